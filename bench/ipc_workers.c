@@ -202,7 +202,7 @@ static int check_way(const struct worker *worker)
 {
     const struct sl_client *client = sl_kv_client(worker->kv);
     for (uint32_t shard = 0; shard < client->shard_count; shard++) {
-        if (client->conns[shard].path.scheme != SL_ENDPOINT_RDMA) {
+        if (client->conns[shard].reactor->path.scheme != SL_ENDPOINT_RDMA) {
             sl_log_error("RDMA does not carry the job: STARLING_LOG=info says why");
             return SL_ERR_UNSUPPORTED;
         }

@@ -43,26 +43,32 @@ static void on_connected(void *ctx, struct sl_conn *conn)
                                            .purpose = SL_MESSAGE_PURPOSE_DATA,
                                            .role = SL_MESSAGE_ROLE_CLIENT,
                                            .client_id = sl_reactor_random(load->reactor),
-                                           .shard = connection->shard->local,
+                                           .shard = connection->shard->reactor,
                                            .software = "starling-bench"}};
     send_control(connection, &message);
 }
 
+/* The first one grants credit; the second attaches the shard. */
 static void welcome(struct sl_bench_load_connection *connection,
                     const struct sl_message_welcome *welcome)
 {
     struct sl_bench_load *load = connection->load;
-    if (welcome->shard != (uint32_t)(connection->shard - load->shards) ||
-        welcome->shard_count != load->shard_count || welcome->credit_requests == 0 ||
-        welcome->credit_bytes < load->credit_bytes) {
+    const uint32_t shard = (uint32_t)(connection->shard - load->shards);
+    if (connection->credit.requests == 0) {
+        connection->credit = (struct sl_credit){.bytes = welcome->credit_bytes,
+                                                .requests = welcome->credit_requests};
+        send_control(connection,
+                     &(struct sl_message){.kind = SL_MESSAGE_ATTACH, .id = sl_frame_id(shard, 1)});
+        return;
+    }
+    if (welcome->shard != shard || welcome->shard_count != load->shard_count ||
+        connection->credit.bytes < load->credit_bytes) {
         sl_bench_load_fail(load, SL_ERR_PROTOCOL,
                            "%s welcomes to another shard, or with too little credit",
                            connection->conn->peer);
         return;
     }
     connection->welcomed = true;
-    connection->credit =
-        (struct sl_credit){.bytes = welcome->credit_bytes, .requests = welcome->credit_requests};
     load->welcomed_count++;
     if (load->welcomed_count == load->connection_count) {
         load->phase = SL_BENCH_LOAD_IDLE;
@@ -169,7 +175,7 @@ static void connect_more(struct sl_bench_load *load)
            load->begun_count - load->welcomed_count < GREETING_MAX) {
         struct sl_bench_load_connection *connection = &load->connections[load->begun_count];
         int err = sl_transport_connect(load->transport, &connection->shard->endpoint,
-                                       connection->shard->local, &events, load, connection,
+                                       connection->shard->reactor, &events, load, connection,
                                        &connection->conn);
         if (err != 0) {
             sl_bench_load_fail(load, err, "connection %u cannot be opened: %s", load->begun_count,

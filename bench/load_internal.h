@@ -38,7 +38,7 @@ enum sl_bench_load_phase {
 /* One shard, and what is asked of it. */
 struct sl_bench_load_shard {
     struct sl_endpoint endpoint;
-    uint32_t local;           /* within its ps */
+    uint32_t reactor;         /* of its ps */
     uint64_t *keys;           /* sparse: [key_count], drawn beforehand, used round and round */
     uint64_t key_count;       /* a multiple of the keys of one request */
     uint64_t first, elements; /* dense: the range that it holds */

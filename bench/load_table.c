@@ -22,7 +22,7 @@ static int note_ps(struct sl_bench_load *load, const struct sl_message_ps *ps, u
     for (uint32_t local = 0; local < ps->shard_count; local++) {
         struct sl_bench_load_shard *shard = &load->shards[first + local];
         struct sl_reason reason;
-        shard->local = local;
+        shard->reactor = local % (ps->reactor_count == 0 ? ps->shard_count : ps->reactor_count);
         if (sl_endpoint_parse(ps->data_endpoint, &shard->endpoint, &reason) != 0) {
             sl_log_error("data endpoint of ps/%u: %s", ps->task_index, reason.text);
             return SL_ERR_INVALID;

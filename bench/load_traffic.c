@@ -186,7 +186,8 @@ static void write_request(struct sl_bench_load_connection *connection, uint64_t 
     uint8_t *frame = connection->slots + slot * load->slot_bytes;
     const uint32_t keys = load->options.keys;
     const struct sl_bench_load_shard *shard = connection->shard;
-    memcpy(frame + offsetof(struct sl_frame, request_id), &id, sizeof id);
+    const uint64_t request_id = sl_frame_id((uint32_t)(shard - load->shards), id);
+    memcpy(frame + offsetof(struct sl_frame, request_id), &request_id, sizeof request_id);
     if (shard->keys != NULL) {
         memcpy(frame + KEYS_OFFSET, shard->keys + connection->at, keys * sizeof(uint64_t));
         connection->at += keys;
@@ -371,9 +372,9 @@ void sl_bench_load_received(struct sl_bench_load_connection *connection,
     if (header->type != SL_FRAME_REPLY) {
         return;
     }
-    uint64_t *since = &connection->since_ns[header->request_id & (load->slot_count - 1)];
-    const bool known =
-        connection->next_id - header->request_id - 1 < load->slot_count && *since != 0;
+    const uint64_t id = sl_frame_number(header->request_id);
+    uint64_t *since = &connection->since_ns[id & (load->slot_count - 1)];
+    const bool known = connection->next_id - id - 1 < load->slot_count && *since != 0;
     if (header->status != 0 || !known || header->payload_bytes != load->reply_bytes) {
         refused(connection, message);
         return;

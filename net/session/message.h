@@ -64,6 +64,7 @@ enum sl_message_kind {
     SL_MESSAGE_OPERATION_ALLOWED,
     SL_MESSAGE_PLACEMENT_CHANGE,
     SL_MESSAGE_PLACEMENT_CHANGED,
+    SL_MESSAGE_ATTACH,
 };
 
 enum sl_message_purpose {
@@ -85,7 +86,7 @@ struct sl_message_hello {
     enum sl_message_role role;
     uint32_t task_index;
     uint64_t client_id;
-    uint32_t shard;
+    uint32_t shard; /* data: the reactor */
     bool checksum;
     bool join_running; /* task_index may be above the job's count of workers or servers */
     bool any_task;     /* control: the coordinator chooses task_index, which is 0 here */
@@ -107,13 +108,12 @@ struct sl_message_welcome {
     uint32_t credit_requests;
     uint32_t shard, shard_count;
     uint32_t payload_bytes_max;
-    uint64_t incarnation; /* control: of the coordinator; transfer: of the process; data: of the
-                             shard's state */
+    uint64_t incarnation; /* of the process; attach: of the shard's state */
     uint64_t position;    /* replica, resumed: the last log entry that the backup has */
-    bool resumed;         /* data: the shard has a session for client_id */
-    bool restored;        /* data: the session, if any, is as old as a checkpoint */
-    bool counts;          /* data, worker: its clock counts on this shard */
-    /* data, worker: its clock if it counts, else the first iteration that it may join at */
+    bool resumed;         /* attach: the shard has a session for client_id */
+    bool restored;        /* attach: the session, if any, is as old as a checkpoint */
+    bool counts;          /* attach, worker: its clock counts on this shard */
+    /* attach, worker: its clock if it counts, else the first iteration that it may join at */
     uint32_t clock;
     uint32_t lease_ms;   /* control; 0: no lease */
     uint32_t spread_ms;  /* control: clients that lose this process return spread over it */

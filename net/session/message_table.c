@@ -614,6 +614,7 @@ static const struct sl_protobuf_field FIELDS[] = {
     MEMBERS(OPERATION_ALLOWED, EMPTY),
     BODY(PLACEMENT_CHANGE, placement_change, PLACEMENT_CHANGE),
     BODY(PLACEMENT_CHANGED, moves, PLACEMENT_CHANGED),
+    MEMBERS(ATTACH, EMPTY),
 };
 /* clang-format on */
 

@@ -1,7 +1,7 @@
 /* A session connects to one peer, performs the handshake, and carries control requests. The
  * handshake: Hello, proofs of the secret from both sides (net/session/auth.h), Welcome. Workers
- * have a session to the coordinator and one to each shard, on whose connection they send data
- * frames through the outbox. Servers have one to the coordinator.
+ * have a session to the coordinator and one to each reactor of the servers, on whose connection
+ * they send data frames through the outbox. Servers have one to the coordinator.
  *
  * Attempts are retried with back-off until the start timeout. Every request has a deadline. A
  * persistent session also reconnects, without limit, whenever a connection breaks after its
@@ -47,6 +47,9 @@ struct sl_session_events {
      * moved), EXPIRED, ENDED, CHECKPOINT, CHECKPOINT_PUBLISH, CHECKPOINT_DONE, BUFFER_ADDED or
      * BUFFER_GONE. May be NULL. */
     void (*notified)(void *ctx, struct sl_session *session, const struct sl_message *message);
+    /* Returns whether a message for this shard may be sent now; else it waits for
+     * sl_session_send_ready. Data connections only; may be NULL: always. */
+    bool (*is_ready)(void *ctx, uint32_t shard);
     /* The transport has room again; queued frames of the outbox were offered first. May be NULL. */
     void (*writable)(void *ctx, struct sl_session *session);
     /* Persistent sessions: the connection broke after its welcome, and the session reconnects.
@@ -173,9 +176,10 @@ int sl_session_notify(struct sl_session *session, struct sl_message *message);
 
 /* Receives the answer, valid during the call: Register: Cluster; TableOpen: TableOpened; Barrier:
  * BarrierDone; StatsGet: Stats; CheckpointAsk: CheckpointDone; SegmentGet: Segment; Notice:
- * NoticeTaken; Fence: Fenced; TablesGet: Tables; Operation: OperationAllowed. Or NULL with an
- * error: DEADLINE, CLOSED, CANCELLED, NO_MEMORY, PROTOCOL (an answer of another kind), or the code
- * of the peer's Error, whose text is `reason`. A Waiting is not an answer: it is logged. */
+ * NoticeTaken; Fence: Fenced; TablesGet: Tables; Operation: OperationAllowed; Attach: Welcome. Or
+ * NULL with an error: DEADLINE, CLOSED, CANCELLED, NO_MEMORY, PROTOCOL (an answer of another kind),
+ * or the code of the peer's Error, whose text is `reason`. A Waiting is not an answer: it is
+ * logged. */
 typedef void sl_session_answer_fn(void *ctx, const struct sl_message *answer, int err,
                                   const char *reason);
 
@@ -188,16 +192,26 @@ int sl_session_open(const struct sl_session_options *options, struct sl_session 
  * the latest until the transport is closed. Nulls *session. */
 void sl_session_close(struct sl_session **session);
 
-/* Sends a request and assigns message->id. Calls answer(ctx, ...) exactly once; before this returns
- * if there is no room (NO_MEMORY) or no connection (CLOSED). A persistent session without a
- * connection keeps the request until the next welcome. timeout_ns > 0. The message is copied and
- * must own no memory. */
+/* Sends a request and assigns message->id, whose shard (sl_frame_shard) stays. Calls answer(ctx,
+ * ...) exactly once; before this returns if there is no room (NO_MEMORY) or no connection (CLOSED).
+ * A persistent session without a connection keeps the request until the next welcome. timeout_ns >
+ * 0. The message is copied and must own no memory. */
 void sl_session_request(struct sl_session *session, struct sl_message *message, uint64_t timeout_ns,
                         sl_session_answer_fn *answer, void *ctx);
 
 /* Answers the request with this ctx, if there is one, with CANCELLED, before this returns. An
  * answer of the peer is dropped. */
 void sl_session_cancel(struct sl_session *session, const void *ctx);
+
+/* Sends the requests that wait: a shard has become ready for messages. */
+void sl_session_send_ready(struct sl_session *session);
+
+/* Gives the requests for the shard to another session of the same reactor, where they are sent when
+ * it is ready. */
+void sl_session_migrate_shard(struct sl_session *from, struct sl_session *to, uint32_t shard);
+
+/* Answers the requests for the shard with the error. */
+void sl_session_fail_shard(struct sl_session *session, uint32_t shard, int err, const char *reason);
 
 /* Replaces the content of an unsent request of the same kind; its id stays. Returns false if there
  * is none. */

@@ -92,9 +92,7 @@ static void welcome(struct sl_session *session, const struct sl_message_welcome 
                           "it did not prove that it has the secret: it asks for none");
         return;
     }
-    const enum sl_message_purpose purpose = session->options.hello.purpose;
-    if (purpose != SL_MESSAGE_PURPOSE_CONTROL && purpose != SL_MESSAGE_PURPOSE_TRANSFER &&
-        message->shard_count == 0) {
+    if (session->options.hello.purpose == SL_MESSAGE_PURPOSE_REPLICA && message->shard_count == 0) {
         sl_session_reject(session, SL_ERR_PROTOCOL, "its welcome names no shard");
         return;
     }

@@ -51,6 +51,8 @@ static enum sl_message_kind answer_kind(const struct sl_message *request)
         return SL_MESSAGE_NOTICE_TAKEN;
     case SL_MESSAGE_FENCE:
         return SL_MESSAGE_FENCED;
+    case SL_MESSAGE_ATTACH:
+        return SL_MESSAGE_WELCOME;
     default:
         sl_assert(request->kind == SL_MESSAGE_STATS_GET); /* no other kind is a request */
         return SL_MESSAGE_STATS;
@@ -141,10 +143,19 @@ static void start_deadline(struct sl_session_request *request)
                                                : SL_CLOCK_NEVER);
 }
 
-static bool has_unsent(const struct sl_session *session, enum sl_message_kind kind)
+/* Whether the shard that the message is for, if any, takes messages. */
+static bool is_ready(const struct sl_session *session, const struct sl_message *message)
+{
+    const struct sl_session_events *events = session->options.events;
+    return message->kind == SL_MESSAGE_ATTACH || events->is_ready == NULL ||
+           events->is_ready(session->options.ctx, sl_frame_shard(message->id));
+}
+
+static bool has_unsent(const struct sl_session *session, const struct sl_message *message)
 {
     const struct sl_session_request *at = session->requests.first;
-    while (at != NULL && (at->sent || at->message.kind != kind)) {
+    while (at != NULL && (at->sent || at->message.kind != message->kind ||
+                          sl_frame_shard(at->message.id) != sl_frame_shard(message->id))) {
         at = at->next;
     }
     return at != NULL;
@@ -170,8 +181,9 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
         refuse(session, answer, ctx, SL_ERR_NO_MEMORY, "no memory for a request");
         return;
     }
-    const bool is_sent = session_request_is_up(session) && !has_unsent(session, message->kind);
-    message->id = session->requests.next_id++;
+    message->id = sl_frame_id(sl_frame_shard(message->id), session->requests.next_id++);
+    const bool is_sent = session_request_is_up(session) && is_ready(session, message) &&
+                         !has_unsent(session, message);
     if (is_sent && sl_session_send(session, message) != SL_OK) {
         free(request);
         refuse(session, answer, ctx, SL_ERR_NO_MEMORY, "outgoing buffers are full");
@@ -202,6 +214,39 @@ void sl_session_cancel(struct sl_session *session, const void *ctx)
     }
     if (*at != NULL) {
         session_request_finish(at, NULL, SL_ERR_CANCELLED, "interrupted");
+    }
+}
+
+void sl_session_fail_shard(struct sl_session *session, uint32_t shard, int err, const char *reason)
+{
+    sl_session_enter(session);
+    struct sl_session_request **at = &session->requests.first;
+    while (*at != NULL) {
+        if (sl_frame_shard((*at)->message.id) == shard) {
+            session_request_finish(at, NULL, err, reason);
+            at = &session->requests.first;
+        } else {
+            at = &(*at)->next;
+        }
+    }
+    sl_session_leave(session);
+}
+
+void sl_session_migrate_shard(struct sl_session *from, struct sl_session *to, uint32_t shard)
+{
+    struct sl_session_request **at = &from->requests.first;
+    while (*at != NULL) {
+        struct sl_session_request *request = *at;
+        if (sl_frame_shard(request->message.id) != shard) {
+            at = &request->next;
+            continue;
+        }
+        *at = request->next;
+        request->next = NULL;
+        request->session = to;
+        request->sent = false;
+        request->message.id = sl_frame_id(shard, to->requests.next_id++);
+        *session_request_find(to, 0) = request;
     }
 }
 
@@ -257,10 +302,10 @@ static bool send_those(struct sl_session *session, bool that_keep_ids)
     for (struct sl_session_request *at = session->requests.first;
          at != NULL && session_request_is_up(session); at = at->next) {
         struct sl_message message = as_of_now(at);
-        if (keeps_id(at) != that_keep_ids) {
+        if (at->sent || keeps_id(at) != that_keep_ids || !is_ready(session, &message)) {
             continue;
         }
-        if (!at->sent && sl_session_send(session, &message) != SL_OK) {
+        if (sl_session_send(session, &message) != SL_OK) {
             return false;
         }
         at->sent = true;
@@ -274,6 +319,13 @@ void sl_session_request_send_all(struct sl_session *session)
 {
     if (!send_those(session, true) || !send_those(session, false)) {
         sl_session_arm(session, &session->requests.resend, RESEND_NS);
+    }
+}
+
+void sl_session_send_ready(struct sl_session *session)
+{
+    if (session_request_is_up(session)) {
+        sl_session_request_send_all(session);
     }
 }
 

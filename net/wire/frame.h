@@ -13,8 +13,28 @@
 #include "core/limits.h"
 
 #define SL_FRAME_HEADER_BYTES     32
-#define SL_FRAME_PROTOCOL_VERSION 2
+#define SL_FRAME_PROTOCOL_VERSION 3
 #define SL_FRAME_MAGIC            0x534c /* "LS" in memory order: not HTTP, TLS or ps-lite */
+
+/* The shard in the upper 12 bits of the id of a request, a reply or a message on a data connection,
+ * and the number in the others. */
+#define SL_FRAME_SHARD_SHIFT      52
+static_assert(SL_LIMIT_SHARDS == 1 << (64 - SL_FRAME_SHARD_SHIFT), "a shard fits into an id");
+
+static inline uint64_t sl_frame_id(uint32_t shard, uint64_t number)
+{
+    return (uint64_t)shard << SL_FRAME_SHARD_SHIFT | number;
+}
+
+static inline uint32_t sl_frame_shard(uint64_t id)
+{
+    return (uint32_t)(id >> SL_FRAME_SHARD_SHIFT);
+}
+
+static inline uint64_t sl_frame_number(uint64_t id)
+{
+    return id & ((UINT64_C(1) << SL_FRAME_SHARD_SHIFT) - 1);
+}
 
 enum sl_frame_type {
     SL_FRAME_CONTROL = 1, /* payload: a protobuf Control (net/session/control.proto) */
@@ -33,8 +53,8 @@ struct sl_frame {
     uint16_t magic;           /* SL_FRAME_MAGIC */
     uint8_t version;          /* SL_FRAME_PROTOCOL_VERSION; at this offset in every version */
     uint8_t type;             /* sl_frame_type */
-    uint64_t request_id;      /* request, reply: from 1 per client and shard; ascends, may skip; */
-                              /* data: of its slice */
+    uint64_t request_id;      /* request, reply: the shard, and a number from 1 per client and */
+                              /* shard; ascends, may skip; data: of its slice */
     uint32_t budget_us;       /* request: time to its deadline, from arrival; > 0 */
                               /* reply: min_clock of the workers when it was made */
     uint32_t crc32c;          /* 0 without SL_FRAME_CHECKSUM */

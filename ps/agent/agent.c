@@ -299,6 +299,9 @@ static void on_notified(void *ctx, struct sl_session *session, const struct sl_m
         sl_agent_checkpoint_publish_notified(agent, &message->checkpoint_publish);
         break;
     case SL_MESSAGE_CHECKPOINT_DONE:
+        if (message->checkpoint_number > agent->checkpoint.latest) { /* it had no part in it */
+            agent->checkpoint.latest = message->checkpoint_number;
+        }
         if (agent->options.events.checkpoint_completed != NULL) {
             agent->options.events.checkpoint_completed(agent->options.ctx,
                                                        message->checkpoint_number);

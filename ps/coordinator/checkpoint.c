@@ -15,13 +15,15 @@
 /* Why a job that lost values writes no checkpoint. */
 #define VALUES_LOST "ps/%" PRIu32 " was restarted without the values of its shards"
 
-/* Sends to every primary. */
+/* Sends to every primary; that a checkpoint is complete, to all servers: a new coordinator learns
+ * it from those that are left. */
 static void send_to_all(struct sl_coordinator *coordinator, const struct sl_message *message)
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *member = coordinator->members[i];
         if (sl_coordinator_is_ps(member) &&
-            sl_coordinator_placement_needs(coordinator, member->hello.task_index)) {
+            (message->kind == SL_MESSAGE_CHECKPOINT_DONE ||
+             sl_coordinator_placement_needs(coordinator, member->hello.task_index))) {
             sl_coordinator_send(coordinator, member, message);
         }
     }

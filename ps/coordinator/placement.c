@@ -462,7 +462,8 @@ static void begin_shard(struct sl_coordinator *coordinator, struct sl_coordinato
         placement_changed(coordinator, shard);
         return;
     }
-    if (!has_replicas && was_primary && !claims->has_backup) {
+    /* After a move has begun, the primary may wait for the target: a new epoch ends that. */
+    if (!has_replicas && was_primary && !claims->has_backup && claims->epoch == 1) {
         shard->primary = primary;
         placement_changed(coordinator, shard);
         return;

@@ -59,13 +59,13 @@ void sl_replication_receiver_forget(struct sl_server *server)
     server->role.state = 0;
 }
 
-bool sl_replication_receiver_admit(struct sl_server_conn *conn)
+void sl_replication_receiver_admit(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
     struct sl_replication_backup *backup = &server->replica->backup;
     if (sl_replication_receiver_waits(server)) {
         sl_server_handshake_refuse(conn, SL_ERR_AGAIN, "the backup executes earlier entries");
-        return false;
+        return;
     }
     if (backup->feed != NULL) {
         sl_server_conn_drop(backup->feed, SL_ERR_CLOSED, "its primary reconnected");
@@ -76,7 +76,7 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
     }
     if (server->shard == NULL) {
         sl_server_handshake_refuse(conn, SL_ERR_AGAIN, "the backup has no memory");
-        return false;
+        return;
     }
     server->role.state = conn->greeting.hello.state;
     backup->feed = conn;
@@ -98,7 +98,6 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
     message.welcome.shard = server->options.shard.index;
     message.welcome.shard_count = server->options.shard.count;
     sl_server_send(conn, &message);
-    return true;
 }
 
 void sl_replication_receiver_closed(struct sl_server *server)

@@ -36,7 +36,7 @@ struct sl_replication_backup {
 };
 
 /* The primary was authenticated: admits it, or refuses it. */
-bool sl_replication_receiver_admit(struct sl_server_conn *conn);
+void sl_replication_receiver_admit(struct sl_server_conn *conn);
 
 /* Handles a frame with an entry. */
 void sl_replication_receiver_arrive(struct sl_server_conn *conn,

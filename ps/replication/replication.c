@@ -125,42 +125,30 @@ void sl_replication_set_switchover(struct sl_server *server, bool may_switch_ove
     }
 }
 
-static bool replication_refuse(struct sl_server_conn *conn, int err, const char *what)
+static void replication_refuse(struct sl_server_conn *conn, int err, const char *what)
 {
     sl_server_handshake_refuse(conn, err, "shard %u of ps/%u: %s",
                                conn->server->options.shard.index, conn->server->options.task_index,
                                what);
-    return false;
 }
 
-static bool admit_client(struct sl_server_conn *conn)
-{
-    const struct sl_server *server = conn->server;
-    const struct sl_replication *replica = server->replica;
-    return replica->stage >= SL_REPLICATION_WAITS_FOR_BACKUP || replica->config.epoch == 0 ||
-           replication_refuse(conn, SL_ERR_AGAIN, "it has the backup, or is being promoted");
-}
-
-static bool admit_primary(struct sl_server_conn *conn)
+static void replication_admit(struct sl_server_conn *conn)
 {
     const struct sl_server *server = conn->server;
     const struct sl_replication *replica = server->replica;
     if (conn->greeting.hello.epoch > replica->config.epoch) {
-        return replication_refuse(conn, SL_ERR_AGAIN, "it does not know that epoch yet");
+        replication_refuse(conn, SL_ERR_AGAIN, "it does not know that epoch yet");
+    } else if (replica->config.is_primary) {
+        replication_refuse(conn, SL_ERR_EXISTS, "it is the primary now");
+    } else if (conn->greeting.hello.epoch < replica->config.epoch) {
+        replication_refuse(conn, SL_ERR_REFUSED, "that epoch is over");
+    } else if (server->shard == NULL) {
+        replication_refuse(conn, SL_ERR_AGAIN, "it has no memory for it");
+    } else if (replica->backup.is_broken) {
+        replication_refuse(conn, SL_ERR_INVALID, "the backup is not in sync");
+    } else {
+        sl_replication_receiver_admit(conn);
     }
-    if (replica->config.is_primary) {
-        return replication_refuse(conn, SL_ERR_EXISTS, "it is the primary now");
-    }
-    if (conn->greeting.hello.epoch < replica->config.epoch) {
-        return replication_refuse(conn, SL_ERR_REFUSED, "that epoch is over");
-    }
-    if (server->shard == NULL) {
-        return replication_refuse(conn, SL_ERR_AGAIN, "it has no memory for it");
-    }
-    if (replica->backup.is_broken) {
-        return replication_refuse(conn, SL_ERR_INVALID, "the backup is not in sync");
-    }
-    return sl_replication_receiver_admit(conn);
 }
 
 /* Hooks */
@@ -213,12 +201,6 @@ static bool replication_has_unsent(const struct sl_server *server)
 static bool replication_give_back(struct sl_server *server)
 {
     return sl_outbox_give_back(&server->replica->sender.outbox);
-}
-
-static bool replication_admit(struct sl_server_conn *conn)
-{
-    return conn->greeting.hello.purpose == SL_MESSAGE_PURPOSE_DATA ? admit_client(conn)
-                                                                   : admit_primary(conn);
 }
 
 static void replication_closed(struct sl_server_conn *conn)

@@ -94,7 +94,6 @@ void sl_replication_start_serving(struct sl_server *server)
         sl_replication_set_stage(replica, SL_REPLICATION_SERVES);
     }
     sl_replication_expirations_apply(server);
-    sl_server_handshake_welcome(server);
 }
 
 void sl_replication_fenced(struct sl_server *server)

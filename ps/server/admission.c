@@ -109,7 +109,7 @@ void sl_server_admission_add(struct sl_server_host *host, struct sl_server_conn 
 {
     struct sl_reactor *reactor = host->options.reactor;
     conn->host = host;
-    conn->server->conn_count++;
+    host->conn_count++;
     sl_list_prepend(&host->conns, &conn->link);
     if (!sl_timer_armed(&host->admission.timer)) {
         sl_timer_arm(sl_reactor_timers(reactor), &host->admission.timer,
@@ -125,7 +125,7 @@ void sl_server_admission_remove(struct sl_server_conn *conn)
         host->admission.next = conn->link.next == &host->conns.head ? NULL : conn->link.next;
     }
     sl_list_remove(&conn->link);
-    conn->server->conn_count--;
+    host->conn_count--;
 }
 
 /* Long payloads */

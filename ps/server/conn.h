@@ -12,12 +12,10 @@
 enum sl_server_conn_kind {
     SL_SERVER_CONN_NEW,        /* no hello yet */
     SL_SERVER_CONN_CHALLENGED, /* hello received, must prove the secret */
-    SL_SERVER_CONN_WAITING,    /* client of a shard that is being restored */
-    SL_SERVER_CONN_ADMITTED,   /* client that has a session and waits for its welcome */
     SL_SERVER_CONN_REFUSED,    /* refused or dismissed, being closed */
     /* Welcomed: */
     SL_SERVER_CONN_CONTROL, /* member of the coordinator */
-    SL_SERVER_CONN_DATA,    /* client of the shard */
+    SL_SERVER_CONN_DATA,    /* client of the host's shards */
     SL_SERVER_CONN_PRIMARY, /* primary of the backup here */
 };
 
@@ -51,12 +49,12 @@ struct sl_server_conn_sink {
     struct sl_list_link link; /* of connections that wait for a sink */
 };
 
-/* The part of a connection that concerns one shard. */
+/* The part of a client's connection that concerns one shard. It begins with an Attach message. */
 struct sl_server_channel {
     struct sl_server_conn *conn;
     struct sl_server *server;
     struct sl_list_link link;          /* of the server's channels, while it has a session */
-    struct sl_server_session *session; /* NULL: before the hello, or replaced */
+    struct sl_server_session *session; /* NULL: not attached, or replaced */
     bool resumed;
     bool has_pulls; /* in the server's batch */
     uint64_t request_id_last;
@@ -67,7 +65,7 @@ struct sl_server_channel {
 struct sl_server_conn {
     struct sl_list_link link;    /* of all of the host */
     struct sl_server_host *host; /* NULL while migrating */
-    struct sl_server *server;    /* of the host; while migrating: the one to which it goes */
+    struct sl_server *server;    /* of the host; kind PRIMARY: of the backup */
     struct sl_conn *conn;
     struct sl_outbox *outbox; /* the server's, for replies or for control messages */
     struct sl_outbox_queue out;
@@ -81,8 +79,10 @@ struct sl_server_conn {
     struct sl_server_conn_output output;
     struct sl_server_conn_sink sink;
 
-    struct sl_credit credit;          /* left to the peer */
-    struct sl_server_channel channel; /* kinds ADMITTED and DATA */
+    struct sl_credit credit; /* left to the peer */
+    /* [channel_count], by the server's place in the host; NULL: never attached. Kind DATA. */
+    struct sl_server_channel **channels;
+    uint32_t channel_count;
 };
 
 extern const struct sl_transport_events sl_server_conn_events;
@@ -108,7 +108,17 @@ static inline struct sl_server_conn *sl_server_conn_of(struct sl_list_link *link
     return SL_CONTAINER_OF(link, struct sl_server_conn, link);
 }
 
-/* Logs the reason, then closes the connection. Call sl_server_pull_batch_before before it within an
+/* Returns the attached channel to the shard; NULL: none. */
+struct sl_server_channel *sl_server_conn_channel(const struct sl_server_conn *conn, uint32_t shard);
+
+/* Returns the channel to the server's shard, attached or not; NULL: no memory. */
+struct sl_server_channel *sl_server_conn_add_channel(struct sl_server_conn *conn,
+                                                     struct sl_server *server);
+
+/* Frees a closed connection. */
+void sl_server_conn_free(struct sl_server_conn *conn);
+
+/* Logs the reason, then closes the connection. Call sl_server_host_answer_pulls before it within an
  * upcall about the connection: its earlier pulls may wait for their batch. */
 void sl_server_conn_drop(struct sl_server_conn *conn, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -82,10 +82,16 @@ static void on_join(struct sl_server_channel *channel, const struct sl_message *
     }
 }
 
-static void on_data_message(struct sl_server_channel *channel, const struct sl_message *message)
+static void on_data_message(struct sl_server_conn *conn, const struct sl_message *message)
 {
+    const uint32_t shard = sl_frame_shard(message->id);
+    struct sl_server_channel *channel = sl_server_conn_channel(conn, shard);
+    if (channel == NULL) {
+        sl_server_conn_drop(conn, SL_ERR_PROTOCOL,
+                            "a message for shard %u, which it has not attached", shard);
+        return;
+    }
     const struct sl_server *server = channel->server;
-    struct sl_server_conn *conn = channel->conn;
     const bool is_first = !channel->session->confirmed;
     const bool is_logged =
         is_first || message->kind == SL_MESSAGE_TABLE_OPEN || message->kind == SL_MESSAGE_JOIN;
@@ -116,7 +122,7 @@ static void on_data_message(struct sl_server_channel *channel, const struct sl_m
 static void on_goodbye(struct sl_server_conn *conn)
 {
     conn->said_goodbye = true;
-    sl_server_session_detach(&conn->channel);
+    sl_server_session_detach(conn);
     sl_transport_disconnect(conn->conn);
 }
 
@@ -132,20 +138,15 @@ static void dispatch(struct sl_server_conn *conn, const struct sl_message *messa
         return;
     case SL_SERVER_CONN_REFUSED:
         return;
-    case SL_SERVER_CONN_WAITING:
-    case SL_SERVER_CONN_ADMITTED:
-        if (message->kind != SL_MESSAGE_GOODBYE) {
-            sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "it did not wait for its welcome");
-            return;
-        }
-        break;
     case SL_SERVER_CONN_CONTROL:
         server->options.coordinator_ops->message(server->options.coordinator, (uintptr_t)conn,
                                                  message, sl_server_now_ns(server));
         break;
     case SL_SERVER_CONN_DATA:
-        if (message->kind != SL_MESSAGE_GOODBYE) {
-            on_data_message(&conn->channel, message);
+        if (message->kind == SL_MESSAGE_ATTACH) {
+            sl_server_handshake_attach(conn, message);
+        } else if (message->kind != SL_MESSAGE_GOODBYE) {
+            on_data_message(conn, message);
         }
         break;
     case SL_SERVER_CONN_PRIMARY:

@@ -27,7 +27,8 @@ static void on_timeout(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_server *server = drain_server_of(timer);
     sl_log_warn("shard %u: %u connection%s still open at the drain timeout",
-                server->options.shard.index, server->conn_count, sl_log_plural(server->conn_count));
+                server->options.shard.index, server->host->conn_count,
+                sl_log_plural(server->host->conn_count));
     drain_finish(server);
 }
 
@@ -38,19 +39,24 @@ void sl_server_drain_conn(struct sl_server_conn *conn)
     }
 }
 
-void sl_server_drain_say_goodbye(struct sl_server *server)
+void sl_server_drain_say_goodbye(struct sl_server_conn *conn)
 {
-    server->drain.stage = SL_SERVER_SAID_GOODBYE;
-    SL_LIST_FOREACH (link, &server->host->conns) {
+    if (sl_server_conn_is_welcomed(conn) && !conn->said_goodbye &&
+        conn->conn->state == SL_CONN_OPEN) {
+        struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
+        sl_server_send(conn, &goodbye);
+    }
+}
+
+/* Says goodbye to all peers; closes each connection once its answers are read. */
+static void say_goodbye_to_all(struct sl_server_host *host)
+{
+    for (struct sl_server *server = host->servers; server != NULL; server = server->next_of_host) {
+        server->drain.stage = SL_SERVER_SAID_GOODBYE;
+    }
+    SL_LIST_FOREACH (link, &host->conns) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->server != server) {
-            continue;
-        }
-        if (sl_server_conn_is_welcomed(conn) && !conn->said_goodbye &&
-            conn->conn->state == SL_CONN_OPEN) {
-            struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
-            sl_server_send(conn, &goodbye);
-        }
+        sl_server_drain_say_goodbye(conn);
         sl_server_drain_conn(conn);
     }
 }
@@ -70,16 +76,28 @@ bool sl_server_is_idle(const struct sl_server *server)
     return true;
 }
 
-void sl_server_drain_update(struct sl_server *server)
+/* Returns true when all servers of the host drain and have answered everything. */
+static bool is_all_answered(const struct sl_server_host *host)
 {
-    if (server->drain.drained == NULL) {
-        return;
+    const struct sl_server *server = host->servers;
+    while (server != NULL && server->drain.stage == SL_SERVER_DRAINS &&
+           (server->role.switchover == SL_SERVER_SWITCHED_OVER || sl_server_is_idle(server))) {
+        server = server->next_of_host;
     }
-    if (server->conn_count == 0) {
-        server->drain.timer.run = finish_later;
-        sl_timer_arm(sl_server_timers(server), &server->drain.timer, 0);
-    } else if (server->drain.stage == SL_SERVER_DRAINS && sl_server_is_idle(server)) {
-        sl_server_drain_say_goodbye(server);
+    return server == NULL;
+}
+
+void sl_server_drain_update(struct sl_server_host *host)
+{
+    for (struct sl_server *server = host->servers; server != NULL && host->conn_count == 0;
+         server = server->next_of_host) {
+        if (server->drain.drained != NULL) {
+            server->drain.timer.run = finish_later;
+            sl_timer_arm(sl_server_timers(server), &server->drain.timer, 0);
+        }
+    }
+    if (host->conn_count > 0 && is_all_answered(host)) {
+        say_goodbye_to_all(host);
     }
 }
 

@@ -8,6 +8,7 @@
 #include "reactor/timer.h"
 
 struct sl_server;
+struct sl_server_host;
 struct sl_server_conn;
 
 enum sl_server_drain_stage {
@@ -30,15 +31,15 @@ void sl_server_drain_begin(struct sl_server *server, uint64_t timeout_ns,
 /* Ends a drain without its callback, since the server is being destroyed. */
 void sl_server_drain_stop(struct sl_server *server);
 
-/* Call when a request or connection has ended: continues or completes the drain. */
-void sl_server_drain_update(struct sl_server *server);
+/* Call when a request or connection has ended: continues or completes the drain of the servers of
+ * the host, which drain together. */
+void sl_server_drain_update(struct sl_server_host *host);
 
 /* After the goodbyes: closes the connection once all is sent. */
 void sl_server_drain_conn(struct sl_server_conn *conn);
 
-/* Says goodbye to welcomed peers and closes all connections; those with unread answers once these
- * are read. */
-void sl_server_drain_say_goodbye(struct sl_server *server);
+/* Says goodbye to the peer if it was welcomed. */
+void sl_server_drain_say_goodbye(struct sl_server_conn *conn);
 
 /* Returns true when no request waits or is in progress. */
 bool sl_server_is_idle(const struct sl_server *server);

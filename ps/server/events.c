@@ -36,8 +36,6 @@ static void events_on_accepted(void *ctx, struct sl_conn *transport_conn)
         sl_transport_disconnect(transport_conn);
         return;
     }
-    sl_list_init(&conn->channel.queue);
-    conn->channel.conn = conn;
     sl_list_init(&conn->pending.messages);
     conn->conn = transport_conn;
     conn->server = server;
@@ -66,7 +64,7 @@ static void *events_on_sink(void *ctx, struct sl_conn *transport_conn,
     }
     if (!sl_server_conn_is_welcomed(conn) ||
         (header->type == SL_FRAME_REQUEST && conn->credit.bytes < header->payload_bytes)) {
-        sl_server_pull_batch_before(&conn->channel);
+        sl_server_host_answer_pulls(conn->host);
         sl_server_conn_drop(conn, SL_ERR_PROTOCOL,
                             "a frame of %u bytes, for which it has no credit",
                             header->payload_bytes);
@@ -94,19 +92,28 @@ static void events_on_received(void *ctx, struct sl_conn *transport_conn,
     }
     if (message->header.version != SL_FRAME_PROTOCOL_VERSION) {
         sl_server_conn_release(conn, message);
-        sl_server_pull_batch_before(&conn->channel);
+        sl_server_host_answer_pulls(conn->host);
         sl_server_handshake_refuse_version(conn, message->header.version);
         return;
     }
     if ((message->header.flags & SL_FRAME_CHECKSUM) != 0 &&
         sl_frame_verify(&message->header, message->payload) != 0) {
         sl_server_conn_release(conn, message);
-        sl_server_pull_batch_before(&conn->channel);
+        sl_server_host_answer_pulls(conn->host);
         sl_server_conn_drop(conn, SL_ERR_CORRUPT, "a frame's checksum does not match");
         return;
     }
     if (message->header.type == SL_FRAME_REQUEST && conn->kind == SL_SERVER_CONN_DATA) {
-        sl_server_request_arrive(&conn->channel, message);
+        const uint32_t shard = sl_frame_shard(message->header.request_id);
+        struct sl_server_channel *channel = sl_server_conn_channel(conn, shard);
+        if (channel != NULL) {
+            sl_server_request_arrive(channel, message);
+            return;
+        }
+        sl_server_conn_release(conn, message);
+        sl_server_host_answer_pulls(conn->host);
+        sl_server_conn_drop(conn, SL_ERR_PROTOCOL,
+                            "a request for shard %u, which it has not attached", shard);
         return;
     }
     if (message->header.type == SL_FRAME_REQUEST && conn->kind == SL_SERVER_CONN_PRIMARY) {
@@ -115,12 +122,12 @@ static void events_on_received(void *ctx, struct sl_conn *transport_conn,
     }
     if (message->header.type == SL_FRAME_CONTROL && message->header.request_id == 0 &&
         message->header.budget_us == 0) {
-        sl_server_pull_batch_answer(conn->server);
+        sl_server_host_answer_pulls(conn->host);
         sl_server_control(conn, message);
         return;
     }
     sl_server_conn_release(conn, message);
-    sl_server_pull_batch_before(&conn->channel);
+    sl_server_host_answer_pulls(conn->host);
     sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "a frame of type %u, which is not expected here",
                         message->header.type);
 }
@@ -151,21 +158,23 @@ static void events_on_closed(void *ctx, struct sl_conn *transport_conn, int err)
     struct sl_server_host *host = ctx;
     struct sl_server_conn *conn = transport_conn->user;
     if (conn == NULL || conn->host == NULL) {
-        free(conn); /* refused, or closed during the migration */
+        free(conn); /* refused, or closed during the migration: it has no channels */
         return;
     }
     struct sl_server *server = conn->server;
     sl_log_debug("%s (%s) closed: %s", conn->name, transport_conn->peer, sl_err_name(err));
     transport_conn->user = NULL;
     sl_timer_disarm(sl_server_timers(server), &conn->handshake.timer);
-    sl_server_pull_batch_drop(&conn->channel);
+    for (uint32_t i = 0; i < conn->channel_count; i++) {
+        sl_server_pull_batch_drop(conn->channels[i]);
+    }
     sl_server_control_out_drop(conn);
     sl_outbox_closed(conn->outbox, transport_conn, &conn->out);
     sl_server_control_out_resume(host, conn->outbox);
     if (conn->sink.buffer != NULL) {
         sl_server_buffers_put(&host->memory.buffers, conn->sink.buffer);
     }
-    sl_server_session_detach(&conn->channel);
+    sl_server_session_detach(conn);
     if (conn->kind == SL_SERVER_CONN_PRIMARY) {
         server->options.hooks->closed(conn);
     }
@@ -177,9 +186,9 @@ static void events_on_closed(void *ctx, struct sl_conn *transport_conn, int err)
                                               sl_server_drains(server), sl_server_now_ns(server));
     }
     sl_server_admission_remove(conn);
-    free(conn);
-    sl_server_unblock(server);
-    sl_server_drain_update(server);
+    sl_server_conn_free(conn);
+    sl_server_host_unblock(host);
+    sl_server_drain_update(host);
 }
 
 const struct sl_transport_events sl_server_conn_events = {

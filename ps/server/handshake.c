@@ -28,98 +28,43 @@ void sl_server_handshake_refuse_version(struct sl_server_conn *conn, uint32_t ve
 
 /* Admission */
 
-static void fill_data_welcome(const struct sl_server_conn *conn, struct sl_message_welcome *out)
-{
-    const struct sl_server *server = conn->server;
-    out->credit_bytes = conn->credit.bytes;
-    out->credit_requests = conn->credit.requests;
-    out->shard = server->options.shard.index;
-    out->shard_count = server->options.shard.count;
-    out->resumed = conn->channel.resumed;
-    out->restored =
-        conn->channel.resumed ? conn->channel.session->restored : server->restore.is_done;
-    out->incarnation = server->role.state;
-    out->payload_bytes_max = server->payload_bytes_max;
-    if (conn->greeting.hello.role == SL_MESSAGE_ROLE_WORKER) {
-        struct sl_shard_worker worker =
-            sl_shard_worker_find(server->shard, conn->greeting.hello.task_index);
-        out->counts = worker.active;
-        out->clock = worker.clock;
-    }
-}
-
 static void send_welcome(struct sl_server_conn *conn)
 {
     const struct sl_server *server = conn->server;
     struct sl_message message = sl_greeting_welcome(&conn->greeting);
     message.welcome.incarnation = server->options.incarnation;
-    if (conn->kind == SL_SERVER_CONN_DATA) {
-        fill_data_welcome(conn, &message.welcome);
-    } else {
-        server->options.coordinator_ops->welcome(server->options.coordinator, &message.welcome);
-        message.welcome.task_index = conn->greeting.hello.task_index;
-    }
     conn->conn->is_welcome = true;
     if (conn->kind == SL_SERVER_CONN_DATA) {
+        message.welcome.credit_bytes = conn->credit.bytes;
+        message.welcome.credit_requests = conn->credit.requests;
         sl_server_send(conn, &message);
-    } else {
-        server->options.coordinator_ops->tell(server->options.coordinator, (uintptr_t)conn,
-                                              &message);
+        return;
     }
-}
-
-static void server_handshake_welcome(struct sl_server_conn *conn)
-{
-    sl_assert(conn->kind == SL_SERVER_CONN_ADMITTED);
-    conn->kind = SL_SERVER_CONN_DATA;
-    conn->conn->sink_bytes = SL_SERVER_SHM_SINK_BYTES;
-    conn->server->role.backup.needs_snapshot = true;
-    conn->credit = (struct sl_credit){
-        .bytes = SL_LIMIT_CREDIT_BYTES,
-        .requests = SL_LIMIT_CREDIT_REQUESTS,
-    };
-    if (conn->greeting.hello.role == SL_MESSAGE_ROLE_WORKER) {
-        sl_shard_worker_seen(conn->server->shard, conn->greeting.hello.task_index);
-    }
-    send_welcome(conn);
-}
-
-void sl_server_handshake_welcome(struct sl_server *server)
-{
-    SL_LIST_FOREACH (link, &server->channels) {
-        struct sl_server_conn *conn = sl_server_channel_of(link)->conn;
-        if (conn->kind == SL_SERVER_CONN_ADMITTED) {
-            server_handshake_welcome(conn);
-        }
-    }
+    server->options.coordinator_ops->welcome(server->options.coordinator, &message.welcome);
+    message.welcome.task_index = conn->greeting.hello.task_index;
+    server->options.coordinator_ops->tell(server->options.coordinator, (uintptr_t)conn, &message);
 }
 
 static void admit_data(struct sl_server_conn *conn)
 {
-    struct sl_server *server = conn->server;
-    struct sl_reason reason;
+    const struct sl_server *server = conn->server;
     if (server->options.server_count == 0) {
         sl_server_handshake_refuse(conn, SL_ERR_REFUSED,
                                    "this is the scheduler, which has no shards");
         return;
     }
-    if (server->options.hooks != NULL && !server->options.hooks->admit(conn)) {
+    if (conn->greeting.hello.shard != conn->host->home->options.local_index) {
+        sl_server_handshake_refuse(conn, SL_ERR_INVALID, "ps/%u has no reactor %u",
+                                   server->options.task_index, conn->greeting.hello.shard);
         return;
     }
-    if (!server->is_open) {
-        conn->kind = SL_SERVER_CONN_WAITING;
-        return;
-    }
-    conn->channel.server = server;
-    int err = sl_server_session_attach(&conn->channel, &reason);
-    if (err != 0) {
-        sl_server_handshake_refuse(conn, err, "%s", reason.text);
-        return;
-    }
-    conn->kind = SL_SERVER_CONN_ADMITTED;
-    if (server->shard != NULL && server->role.serves) {
-        server_handshake_welcome(conn);
-    }
+    conn->kind = SL_SERVER_CONN_DATA;
+    conn->conn->sink_bytes = SL_SERVER_SHM_SINK_BYTES;
+    conn->credit = (struct sl_credit){
+        .bytes = SL_LIMIT_CREDIT_BYTES,
+        .requests = SL_LIMIT_CREDIT_REQUESTS,
+    };
+    send_welcome(conn);
 }
 
 /* Redirects a member: the coordinator may start here soon, or is elsewhere. */
@@ -182,67 +127,114 @@ static void admit_primary(struct sl_server_conn *conn)
                                    "shard %u of ps/%u: it was started without --replicas",
                                    server->options.shard.index, server->options.task_index);
     } else {
-        (void)server->options.hooks->admit(conn);
+        server->options.hooks->admit(conn);
     }
 }
 
-/* Gives the connection to another server of the host. */
-static void reassign(struct sl_server_conn *conn, struct sl_server *to)
-{
-    conn->server->conn_count--;
-    conn->server = to;
-    to->conn_count++;
-}
-
-/* Finds the server of the requested shard. Before the shards are numbered, the only server of the
- * host has it. Returns false if it was refused. */
+/* Gives the connection of a primary to the server of its shard. Returns false if it was refused. */
 static bool find_shard(struct sl_server_conn *conn)
 {
     const uint32_t shard = conn->greeting.hello.shard;
-    struct sl_server *found = NULL;
-    uint32_t count = SL_LIMIT_SHARDS; /* of the job, if it is known */
-    for (struct sl_server *server = conn->host->servers; server != NULL;
-         server = server->next_of_host) {
-        const bool is_it = server->shard != NULL ? server->options.shard.index == shard
-                                                 : !server->options.transports.only;
-        found = is_it ? server : found;
-        count = server->shard != NULL ? server->options.shard.count : count;
-    }
-    if (shard >= count) {
-        sl_server_handshake_refuse(conn, SL_ERR_INVALID, "the job has %u shards, not shard %u",
-                                   count, shard);
-        return false;
-    }
+    struct sl_server *found = conn->host->by_shard[shard];
     if (found == NULL) {
         sl_server_handshake_refuse(conn, SL_ERR_AGAIN, "ps/%u does not have shard %u",
                                    conn->server->options.task_index, shard);
-    } else if (found != conn->server) {
-        reassign(conn, found);
+        return false;
     }
-    return found != NULL;
+    conn->server = found;
+    return true;
 }
 
-void sl_server_handshake_admit(struct sl_server_conn *conn)
+/* The peer is authenticated. */
+static void admit(struct sl_server_conn *conn)
 {
-    const bool is_control = conn->greeting.hello.purpose == SL_MESSAGE_PURPOSE_CONTROL;
-    sl_timer_disarm(sl_server_timers(conn->server), &conn->handshake.timer);
-    if (!is_control && conn->server->options.server_count > 0 && !find_shard(conn)) {
-        return;
-    }
     struct sl_server *server = conn->server;
+    const bool is_control = conn->greeting.hello.purpose == SL_MESSAGE_PURPOSE_CONTROL;
+    sl_timer_disarm(sl_server_timers(server), &conn->handshake.timer);
     if (sl_server_drains(server)) {
         sl_server_handshake_refuse(conn, SL_ERR_CANCELLED, "ps/%u is shutting down",
                                    server->options.task_index);
     } else if (is_control) {
         admit_control(conn);
     } else if (conn->greeting.hello.purpose == SL_MESSAGE_PURPOSE_REPLICA) {
-        admit_primary(conn);
+        if (find_shard(conn)) {
+            admit_primary(conn);
+        }
     } else if (conn->greeting.hello.purpose == SL_MESSAGE_PURPOSE_DATA) {
         admit_data(conn);
     } else {
         sl_server_handshake_refuse(conn, SL_ERR_UNSUPPORTED, "ps/%u takes no such connections",
                                    server->options.task_index);
     }
+}
+
+/* Attaching */
+
+/* Attaches a channel to the shard. Errors: AGAIN, if the shard does not serve here now; those of
+ * sl_server_session_attach. */
+static int attach(struct sl_server_conn *conn, uint32_t shard, struct sl_server_channel **out,
+                  struct sl_reason *reason)
+{
+    struct sl_server *server = conn->host->by_shard[shard];
+    if (server == NULL || !server->is_open) {
+        return sl_reason_fail(reason, SL_ERR_AGAIN, "shard %u is not on this reactor of ps/%u%s",
+                              shard, conn->server->options.task_index,
+                              server == NULL ? "" : " yet: it is being restored");
+    }
+    if (!server->role.serves) {
+        return sl_reason_fail(reason, SL_ERR_AGAIN,
+                              "shard %u of ps/%u: it has the backup, or is being promoted", shard,
+                              server->options.task_index);
+    }
+    if (sl_server_drains(server)) {
+        return sl_reason_fail(reason, SL_ERR_CANCELLED, "ps/%u is shutting down",
+                              server->options.task_index);
+    }
+    *out = sl_server_conn_add_channel(conn, server);
+    if (*out == NULL) {
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY,
+                              "the server has no memory for another client");
+    }
+    return sl_server_session_attach(*out, reason);
+}
+
+void sl_server_handshake_attach(struct sl_server_conn *conn, const struct sl_message *message)
+{
+    const uint32_t shard = sl_frame_shard(message->id);
+    const struct sl_message_hello *hello = &conn->greeting.hello;
+    struct sl_message answer = sl_greeting_welcome(&conn->greeting);
+    struct sl_server_channel *channel;
+    struct sl_reason reason;
+    if (sl_server_conn_channel(conn, shard) != NULL) {
+        sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "it attaches shard %u twice", shard);
+        return;
+    }
+    const int err = attach(conn, shard, &channel, &reason);
+    if (err != 0) {
+        sl_log_debug("%s (%s) does not get shard %u: %s", conn->name, conn->conn->peer, shard,
+                     reason.text);
+        sl_server_send_error(conn, message->id, err, reason.text);
+        return;
+    }
+    struct sl_server *server = channel->server;
+    server->role.backup.needs_snapshot = true;
+    channel->request_id_last = 0;
+    answer.id = message->id;
+    answer.welcome.shard = shard;
+    answer.welcome.shard_count = server->options.shard.count;
+    answer.welcome.resumed = channel->resumed;
+    answer.welcome.restored =
+        channel->resumed ? channel->session->restored : server->restore.is_done;
+    answer.welcome.incarnation = server->role.state;
+    answer.welcome.payload_bytes_max = server->payload_bytes_max;
+    if (hello->role == SL_MESSAGE_ROLE_WORKER) {
+        sl_shard_worker_seen(server->shard, hello->task_index);
+        const struct sl_shard_worker worker =
+            sl_shard_worker_find(server->shard, hello->task_index);
+        answer.welcome.counts = worker.active;
+        answer.welcome.clock = worker.clock;
+    }
+    sl_server_send(conn, &answer);
 }
 
 /* Secret */
@@ -274,7 +266,7 @@ void sl_server_handshake_authenticate(struct sl_server_conn *conn, const struct 
         if (answer.kind == SL_MESSAGE_PROOF) {
             sl_server_send(conn, &answer);
         }
-        sl_server_handshake_admit(conn);
+        admit(conn);
     }
 }
 
@@ -295,14 +287,18 @@ void sl_server_handshake_continue(struct sl_server_conn *conn)
     sl_server_handshake_authenticate(conn, NULL);
 }
 
-/* Returns the first server of the reactor of the requested shard. */
+/* Returns the first server of the requested reactor, or of that of the requested shard; or this
+ * one, if it must answer with an error. */
 static struct sl_server *owner_of(const struct sl_server_conn *conn)
 {
+    const struct sl_message_hello *hello = &conn->greeting.hello;
     struct sl_server *server = conn->server;
     const uint32_t count = server->options.server_count;
-    return conn->greeting.hello.purpose == SL_MESSAGE_PURPOSE_CONTROL || count == 0
+    const bool is_reactor = hello->purpose == SL_MESSAGE_PURPOSE_DATA;
+    return hello->purpose == SL_MESSAGE_PURPOSE_CONTROL || count == 0 ||
+                   (is_reactor && hello->shard >= count)
                ? server
-               : server->options.servers[conn->greeting.hello.shard % count];
+               : server->options.servers[is_reactor ? hello->shard : hello->shard % count];
 }
 
 /* Migrates the connection to another reactor's server. On error the transport then reports `closed`
@@ -350,10 +346,9 @@ void sl_server_handshake_hello(struct sl_server_conn *conn, const struct sl_mess
         return;
     }
     if ((conn->conn->transport->ops->capabilities & SL_TRANSPORT_MIGRATES) == 0) {
-        sl_server_handshake_refuse(conn, SL_ERR_REFUSED,
-                                   "ps/%u: the connection is to reactor %u, shard %u is on %u",
-                                   server->options.task_index, server->options.local_index,
-                                   conn->greeting.hello.shard, owner->options.local_index);
+        sl_server_handshake_refuse(
+            conn, SL_ERR_REFUSED, "ps/%u: the connection is to reactor %u, not to %u",
+            server->options.task_index, server->options.local_index, owner->options.local_index);
         return;
     }
     /* On failure `closed` follows. */

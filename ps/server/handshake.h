@@ -1,5 +1,5 @@
-/* The handshake of a connection (net/session/greeting.h): hello, migration to the shard's reactor,
- * proof of the secret, admission, welcome. Owner reactor. */
+/* The handshake of a connection (net/session/greeting.h): hello, migration to the reactor that it
+ * names, proof of the secret, admission, welcome. Then a client attaches shards. Owner reactor. */
 #ifndef SL_PS_SERVER_HANDSHAKE_H
 #define SL_PS_SERVER_HANDSHAKE_H
 
@@ -20,11 +20,8 @@ void sl_server_handshake_continue(struct sl_server_conn *conn);
 void sl_server_handshake_authenticate(struct sl_server_conn *conn,
                                       const struct sl_message *message);
 
-/* The peer is authenticated. */
-void sl_server_handshake_admit(struct sl_server_conn *conn);
-
-/* The shard exists and the server serves: welcomes the admitted clients. */
-void sl_server_handshake_welcome(struct sl_server *server);
+/* A client attaches the shard that the message's id names. */
+void sl_server_handshake_attach(struct sl_server_conn *conn, const struct sl_message *message);
 
 /* Sends the reason to the peer, and closes. */
 void sl_server_handshake_refuse(struct sl_server_conn *conn, int err, const char *format, ...)

@@ -37,9 +37,8 @@ struct sl_server_hooks {
     void (*stop)(struct sl_server *server);
     void (*destroy)(struct sl_server *server);
 
-    /* Checks the hello of a client, or admits a primary. False: it was refused, because this server
-     * is not the right one now. */
-    bool (*admit)(struct sl_server_conn *conn);
+    /* Admits or refuses a primary. */
+    void (*admit)(struct sl_server_conn *conn);
 
     /* A primary sent a frame. The hook releases it. */
     void (*frame)(struct sl_server_conn *conn, const struct sl_transport_message *message);
@@ -118,7 +117,7 @@ enum sl_server_switchover {
 
 /* The server's role in its replica group. Replication writes it, the server reads it. */
 struct sl_server_role {
-    bool serves;      /* welcomes clients and handles expirations; true without replicas */
+    bool serves;      /* attaches clients and handles expirations; true without replicas */
     bool logs;        /* the hooks receive what has an effect beyond a reply */
     bool has_entries; /* of a primary, received and not executed: nothing else runs */
     enum sl_server_log_room log_room;

@@ -81,6 +81,19 @@ static int host_create(const struct sl_server *server, struct sl_server_host **o
     return err;
 }
 
+/* Returns the first place that no server has. */
+static uint32_t find_place(struct sl_server_host *host)
+{
+    uint32_t place = 0;
+    for (struct sl_server *server = host->servers; server != NULL;) {
+        const bool is_taken = server->place == place;
+        place += is_taken ? 1 : 0;
+        server = is_taken ? host->servers : server->next_of_host;
+    }
+    host->place_count = place < host->place_count ? host->place_count : place + 1;
+    return place;
+}
+
 int sl_server_host_join(struct sl_server *server)
 {
     struct sl_server *beside = server->options.beside;
@@ -94,6 +107,7 @@ int sl_server_host_join(struct sl_server *server)
         sl_assert(beside->options.reactor == server->options.reactor);
         server->host = beside->host;
     }
+    server->place = find_place(server->host);
     server->next_of_host = server->host->servers;
     server->host->servers = server;
     return 0;
@@ -121,6 +135,13 @@ void sl_server_host_close(struct sl_server_host *host)
     sl_timer_disarm(sl_reactor_timers(host->options.reactor), &host->admission.timer);
 }
 
+void sl_server_host_answer_pulls(const struct sl_server_host *host)
+{
+    for (struct sl_server *server = host->servers; server != NULL; server = server->next_of_host) {
+        sl_server_pull_batch_answer(server);
+    }
+}
+
 void sl_server_host_leave(struct sl_server *server)
 {
     struct sl_server_host *host = server->host;
@@ -129,6 +150,9 @@ void sl_server_host_leave(struct sl_server *server)
         at = &(*at)->next_of_host;
     }
     *at = server->next_of_host;
+    if (host->by_shard[server->options.shard.index] == server) {
+        host->by_shard[server->options.shard.index] = NULL;
+    }
     if (host->servers == NULL) {
         sl_server_control_out_fini(host);
         host_memory_fini(host);

@@ -18,6 +18,9 @@ struct sl_server_host {
     struct sl_server_transports transports;
     struct sl_server_memory memory;
     struct sl_list conns;
+    uint32_t conn_count;
+    uint32_t place_count;                        /* numbers given to servers: struct sl_server */
+    struct sl_server *by_shard[SL_LIMIT_SHARDS]; /* by the number in the cluster; NULL: not here */
     struct sl_server_pending pending;
     struct sl_server_admission admission;
     uint32_t budget_left; /* cost that the servers may still spend in this turn of the reactor */
@@ -39,6 +42,9 @@ void sl_server_host_stop(struct sl_server *server);
 /* Removes the server from its host, and frees the host with its last server. Call
  * sl_server_host_close first. */
 void sl_server_host_leave(struct sl_server *server);
+
+/* Answers the pulls that wait for their batch. */
+void sl_server_host_answer_pulls(const struct sl_server_host *host);
 
 /* Call when memory was freed: requests that wait for memory try again. */
 static inline void sl_server_host_unblock(struct sl_server_host *host)

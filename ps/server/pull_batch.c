@@ -78,7 +78,7 @@ static void answer_one(struct sl_server *server, struct sl_server_pull *pull)
     sl_assert(err == 0); /* validated on arrival */
     struct sl_server_incoming incoming = {
         .to = {.channel = channel,
-               .id = pull->message.header.request_id,
+               .id = sl_frame_number(pull->message.header.request_id),
                .credit_bytes = credit_of(pull)},
         .message = &pull->message,
         .payload = pull->message.payload,
@@ -227,8 +227,11 @@ void sl_server_pull_batch_before(struct sl_server_channel *channel)
 
 void sl_server_pull_batch_drop(struct sl_server_channel *channel)
 {
+    if (channel == NULL || !channel->has_pulls) {
+        return;
+    }
     struct sl_server_pull_batch *pulls = &channel->server->pulls;
-    for (uint32_t i = 0; channel->has_pulls && i < pulls->count; i++) {
+    for (uint32_t i = 0; i < pulls->count; i++) {
         struct sl_server_pull *pull = &pulls->pulls[i];
         if (pull->channel == channel) {
             sl_server_conn_release(channel->conn, &pull->message);

@@ -44,7 +44,7 @@ void sl_server_pull_batch_answer(struct sl_server *server);
 /* Call before anything else happens on the channel: answers its earlier pulls. */
 void sl_server_pull_batch_before(struct sl_server_channel *channel);
 
-/* The channel has closed: discards its pulls. */
+/* The connection of the channel, if there is one, has closed: discards its pulls. */
 void sl_server_pull_batch_drop(struct sl_server_channel *channel);
 
 #endif

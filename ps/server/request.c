@@ -190,7 +190,7 @@ static void server_request_deadline_passed(struct sl_timer *timer, uint64_t now_
         return; /* started: it will finish or park, and park checks the deadline */
     }
     sl_server_request_fail_late(request, waits);
-    sl_server_drain_update(server);
+    sl_server_drain_update(server->host);
 }
 
 void sl_server_request_fail_late(struct sl_server_request *request, bool waits)
@@ -225,7 +225,7 @@ static struct sl_server_request *request_make(struct sl_server_channel *channel,
         .channel = channel,
         .deadline.run = server_request_deadline_passed,
         .timing = {.arrived_ns = sl_server_now_ns(server), .since_ns = sl_server_now_ns(server)},
-        .id = message->header.request_id,
+        .id = sl_frame_number(message->header.request_id),
         .credit_bytes = incoming->to.credit_bytes,
         .reply_buffer = incoming->to.buffer,
         .payload_bytes = message->header.payload_bytes,
@@ -329,7 +329,7 @@ static bool check_header(struct sl_server_channel *channel, const struct sl_fram
                          bool *comes_again)
 {
     struct sl_server_session *session = channel->session;
-    uint64_t id = header->request_id;
+    uint64_t id = sl_frame_number(header->request_id);
     *comes_again = id <= session->id_max;
     if (header->budget_us == 0 || (*comes_again && id <= channel->request_id_last)) {
         sl_server_pull_batch_before(channel);
@@ -454,7 +454,8 @@ static void arrive(struct sl_server_channel *channel, const struct sl_transport_
     sl_server_pull_batch_before(channel);
     sl_server_shm_read(conn, message, &incoming);
     struct sl_server_reply_to *to = &incoming.to;
-    *to = (struct sl_server_reply_to){.channel = channel, .id = header->request_id};
+    *to =
+        (struct sl_server_reply_to){.channel = channel, .id = sl_frame_number(header->request_id)};
     int err = server_request_begin(channel, &incoming, incoming.payload, &work, &reason);
     if (err != 0) {
         /* Neither side knows the request's credit now, so the connection cannot continue. */
@@ -480,6 +481,19 @@ static void arrive(struct sl_server_channel *channel, const struct sl_transport_
     }
 }
 
+/* Returns the server of the next request, if its header is known; else of this one. */
+static const struct sl_server *server_ahead(const struct sl_server_channel *channel)
+{
+    const struct sl_conn *conn = channel->conn->conn;
+    const struct sl_server *server = NULL;
+    if (conn->ahead_bytes >= SL_FRAME_HEADER_BYTES) {
+        uint64_t id;
+        memcpy(&id, conn->ahead + offsetof(struct sl_frame, request_id), sizeof id);
+        server = channel->conn->host->by_shard[sl_frame_shard(id)];
+    }
+    return server == NULL || server->shard == NULL ? channel->server : server;
+}
+
 void sl_server_request_arrive(struct sl_server_channel *channel,
                               const struct sl_transport_message *message)
 {
@@ -488,8 +502,8 @@ void sl_server_request_arrive(struct sl_server_channel *channel,
         if (sl_server_pull_batch_take(channel, message)) {
             return;
         }
-        const struct sl_server *server = channel->server;
         const struct sl_conn *conn = channel->conn->conn;
+        const struct sl_server *server = server_ahead(channel);
         const uint32_t bytes = conn->ahead_bytes;
         const bool knows_next = bytes > SL_FRAME_HEADER_BYTES;
         const struct sl_shard_push_prefetch ahead = sl_shard_push_prefetch_begin(

@@ -51,7 +51,7 @@ struct sl_server_request {
 /* Where the reply to a request goes. */
 struct sl_server_reply_to {
     struct sl_server_channel *channel;
-    uint64_t id;           /* of the request */
+    uint64_t id;           /* of the request, without the shard */
     uint64_t credit_bytes; /* that the reply returns */
     uint8_t *buffer;       /* direct reply buffer of the client; NULL: none */
 };
@@ -162,7 +162,7 @@ static inline struct sl_frame sl_server_reply_header(struct sl_server_channel *c
     return (struct sl_frame){
         .payload_bytes = payload_bytes,
         .type = SL_FRAME_REPLY,
-        .request_id = id,
+        .request_id = sl_frame_id(channel->server->options.shard.index, id),
         .budget_us = sl_shard_clock_min(channel->server->shard),
         .credit_bytes = (uint32_t)credit_bytes,
         .credit_requests = 1,

@@ -445,7 +445,6 @@ void sl_server_restore_fini(struct sl_server *server)
     server->restore.progress = NULL;
 }
 
-/* Admits connections in order of arrival: a client's later connection replaces its earlier one. */
 void sl_server_start_serving(struct sl_server *server)
 {
     sl_reactor_assert_owner(server->options.reactor);
@@ -456,12 +455,4 @@ void sl_server_start_serving(struct sl_server *server)
     sl_server_restore_fini(server);
     sl_server_sessions_await(server, 1);
     sl_server_sessions_number(server);
-    for (struct sl_list_link *link = server->host->conns.head.prev;
-         link != &server->host->conns.head;) {
-        struct sl_server_conn *conn = sl_server_conn_of(link);
-        link = link->prev;
-        if (conn->server == server && conn->kind == SL_SERVER_CONN_WAITING) {
-            sl_server_handshake_admit(conn);
-        }
-    }
 }

@@ -6,7 +6,6 @@
 #include "core/assert.h"
 #include "core/list.h"
 #include "ps/server/checkpoint.h"
-#include "ps/server/handshake.h"
 #include "ps/server/request.h"
 #include "ps/server/restore.h"
 #include "ps/server/shm.h"
@@ -155,12 +154,9 @@ int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count
         return err;
     }
     server->options.shard = options;
-    if (!server->is_open) {
-        return 0;
-    }
-    sl_server_sessions_number(server);
-    if (server->role.serves) {
-        sl_server_handshake_welcome(server);
+    server->host->by_shard[index] = server;
+    if (server->is_open) {
+        sl_server_sessions_number(server);
     }
     return 0;
 }
@@ -228,15 +224,10 @@ static void switch_over(struct sl_server *server)
     while ((request = sl_server_request_first(&server->scheduler.parked)) != NULL) {
         sl_server_scheduler_discard(request);
     }
-    sl_server_drain_say_goodbye(server);
     SL_LIST_FOREACH (link, &server->channels) {
-        sl_transport_disconnect(sl_server_channel_of(link)->conn->conn); /* also within a reply */
-    }
-    SL_LIST_FOREACH (link, &server->host->conns) {
-        const struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->server == server && conn->kind == SL_SERVER_CONN_PRIMARY) {
-            sl_transport_disconnect(conn->conn);
-        }
+        struct sl_server_conn *conn = sl_server_channel_of(link)->conn;
+        sl_server_drain_say_goodbye(conn);
+        sl_transport_disconnect(conn->conn); /* also within a reply */
     }
 }
 
@@ -251,37 +242,52 @@ void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drain
     } else {
         sl_server_scheduler_cancel_parked(server, SL_ERR_CANCELLED, "the server is shutting down");
     }
-    sl_server_drain_update(server);
+    sl_server_drain_update(server->host);
+}
+
+/* Returns whether the connection refers to the server. */
+static bool concerns(const struct sl_server_conn *conn, const struct sl_server *server)
+{
+    return (conn->kind == SL_SERVER_CONN_PRIMARY && conn->server == server) ||
+           (server->place < conn->channel_count && conn->channels[server->place] != NULL);
 }
 
 static void retire_now(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_server *server = SL_CONTAINER_OF(timer, struct sl_server, retired.timer);
     const struct sl_server_hooks *hooks = server->options.hooks;
-    if (hooks != NULL && hooks->has_unsent(server)) {
+    bool waits = hooks != NULL && hooks->has_unsent(server);
+    SL_LIST_FOREACH (link, &server->host->conns) {
+        waits = waits || concerns(sl_server_conn_of(link), server);
+    }
+    if (waits) {
         sl_timer_arm(sl_server_timers(server), timer, now_ns + RETIRE_PAUSE_NS);
     } else {
         server->retired.run(server->retired.ctx);
     }
 }
 
-/* The connections are closed. */
-static void on_drained(void *ctx)
-{
-    struct sl_server *server = ctx;
-    server->retired.timer.run = retire_now;
-    sl_timer_arm(sl_server_timers(server), &server->retired.timer, 0);
-}
-
+/* Connections close as a whole: replies under way may refer to memory of the shard. */
 void sl_server_retire(struct sl_server *server, void (*retired)(void *ctx), void *ctx)
 {
     server->retired.run = retired;
     server->retired.ctx = ctx;
-    server->role.switchover = SL_SERVER_WILL_SWITCH_OVER;
-    sl_server_drain(server, SL_SERVER_FRAME_NS, on_drained, server);
+    server->retired.timer.run = retire_now;
+    server->role.serves = false;
+    server->drain.stage = SL_SERVER_DRAINS;
+    sl_server_pull_batch_answer(server);
+    switch_over(server);
+    SL_LIST_FOREACH (link, &server->host->conns) {
+        struct sl_server_conn *conn = sl_server_conn_of(link);
+        if (concerns(conn, server)) {
+            sl_transport_disconnect(conn->conn);
+        }
+    }
     if (server->replica != NULL) {
         server->options.hooks->stop(server);
     }
+    sl_timer_arm(sl_server_timers(server), &server->retired.timer,
+                 sl_server_now_ns(server) + RETIRE_PAUSE_NS);
 }
 
 /* Expirations, from the thread of the coordinator's client to the servers */

@@ -322,7 +322,7 @@ static void wait_for(struct sl_server_session *session)
                  sl_server_now_ns(server) + server->lease_ns);
 }
 
-void sl_server_session_detach(struct sl_server_channel *channel)
+static void session_detach(struct sl_server_channel *channel)
 {
     struct sl_server *server = channel->server;
     const struct sl_server_conn *conn = channel->conn;
@@ -351,6 +351,15 @@ void sl_server_session_detach(struct sl_server_channel *channel)
     (void)snprintf(text, sizeof text, "is disconnected; it has %.3g s to reconnect",
                    lease_s(server));
     server_session_report(session, text);
+}
+
+void sl_server_session_detach(struct sl_server_conn *conn)
+{
+    for (uint32_t i = 0; i < conn->channel_count; i++) {
+        if (conn->channels[i] != NULL) {
+            session_detach(conn->channels[i]);
+        }
+    }
 }
 
 void sl_server_on_expired(struct sl_server *server, const struct sl_message_expired *expired)

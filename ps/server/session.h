@@ -27,6 +27,7 @@
 
 struct sl_server;
 struct sl_server_channel;
+struct sl_server_conn;
 struct sl_server_request;
 
 struct sl_server_failure {
@@ -107,8 +108,9 @@ void sl_server_sessions_number(struct sl_server *server);
  * client_id belongs to another client), NO_MEMORY; with a reason. */
 int sl_server_session_attach(struct sl_server_channel *channel, struct sl_reason *reason);
 
-/* The connection has closed, or its client said goodbye. No effect without a session. */
-void sl_server_session_detach(struct sl_server_channel *channel);
+/* The connection has closed, or its client said goodbye: separates its channels from their
+ * sessions. */
+void sl_server_session_detach(struct sl_server_conn *conn);
 
 /* On a backup: returns the session that the primary has for a client, created if needed. NULL: no
  * memory, or conflict with another session; reason says which. */

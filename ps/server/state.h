@@ -26,7 +26,7 @@ struct sl_server {
     struct sl_server_options options;
     struct sl_server_host *host;
     struct sl_server *next_of_host;
-    uint32_t conn_count;     /* of the host's connections, those of this server */
+    uint32_t place;          /* of its channel in each connection of the host */
     struct sl_list channels; /* with a session */
     struct sl_server_sessions sessions;
     uint64_t lease_ns; /* of a session */

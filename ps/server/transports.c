@@ -46,10 +46,7 @@ static void register_memory(struct sl_server_host *host)
 /* A client that spins waits for the answer. */
 static void answer_pulls(void *ctx)
 {
-    const struct sl_server_host *host = ctx;
-    for (struct sl_server *server = host->servers; server != NULL; server = server->next_of_host) {
-        sl_server_pull_batch_answer(server);
-    }
+    sl_server_host_answer_pulls(ctx);
 }
 
 int sl_server_transports_open(struct sl_server_host *host, struct sl_transport_cells *cells)

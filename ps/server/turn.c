@@ -187,7 +187,7 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
     }
     const uint32_t work = (beside > 0) + run_requests(server);
     if (work > 0) {
-        sl_server_drain_update(server);
+        sl_server_drain_update(server->host);
     }
     return work;
 }

@@ -4,7 +4,8 @@
 
 #include "core/assert.h"
 
-#define STEP_NS SL_CLOCK_NS_PER_MS
+#define ATTACH_TURNS 4
+#define STEP_NS      SL_CLOCK_NS_PER_MS
 
 static uint64_t clock_now(void *ctx)
 {
@@ -42,7 +43,7 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 {
     const struct fuzz_peer *peer = conn->user;
     if (message->header.type == SL_FRAME_REPLY) {
-        sl_assert(peer->raw || message->header.request_id < peer->next_id);
+        sl_assert(peer->raw || sl_frame_number(message->header.request_id) < peer->next_id);
         sl_assert(peer->is_primary || message->header.credit_requests <= 1);
     } else {
         sl_assert(message->header.type == SL_FRAME_CONTROL ||
@@ -158,7 +159,7 @@ struct sl_endpoint fuzz_world_accept(struct fuzz_world *world, uint32_t first)
 static bool has_conns(const struct fuzz_world *world)
 {
     for (uint32_t i = 0; i < FUZZ_SERVERS; i++) {
-        if (world->servers[i]->conn_count > 0) {
+        if (world->servers[i]->host->conn_count > 0) {
             return true;
         }
     }
@@ -229,6 +230,18 @@ void fuzz_peer_send(struct fuzz_world *world, struct fuzz_peer *peer, const stru
 {
     sl_frame_encode(frame, peer->head);
     fuzz_peer_send_head(world, peer, frame->payload_bytes);
+}
+
+void fuzz_peer_attach(struct fuzz_world *world, struct fuzz_peer *peer, uint32_t shard)
+{
+    const struct sl_message message = {.kind = SL_MESSAGE_ATTACH, .id = sl_frame_id(shard, 1)};
+    for (uint32_t turns = 0; turns < ATTACH_TURNS; turns++) {
+        fuzz_world_turn(world); /* for the welcome */
+    }
+    peer->shard = shard;
+    if (fuzz_peer_may_send(peer)) {
+        fuzz_peer_send_message(world, peer, &message);
+    }
 }
 
 void fuzz_peer_send_message(struct fuzz_world *world, struct fuzz_peer *peer,

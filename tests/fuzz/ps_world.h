@@ -19,7 +19,8 @@
 
 struct fuzz_peer {
     struct sl_conn *conn; /* NULL: none */
-    uint64_t next_id;     /* of a request */
+    uint64_t next_id;     /* of a request, without the shard */
+    uint32_t shard;       /* attached last */
     uint8_t head[SL_FRAME_HEADER_BYTES + FUZZ_PAYLOAD_BYTES];
     bool sending;    /* head is the transport's */
     bool raw;        /* it has sent a frame that is not of our making */
@@ -76,6 +77,9 @@ void fuzz_peer_send_head(struct fuzz_world *world, struct fuzz_peer *peer, size_
 
 /* Likewise, with that header before the payload that lies there. */
 void fuzz_peer_send(struct fuzz_world *world, struct fuzz_peer *peer, const struct sl_frame *frame);
+/* After a hello with purpose DATA: waits a little for the welcome, then attaches the shard. */
+void fuzz_peer_attach(struct fuzz_world *world, struct fuzz_peer *peer, uint32_t shard);
+
 void fuzz_peer_send_message(struct fuzz_world *world, struct fuzz_peer *peer,
                             const struct sl_message *message);
 

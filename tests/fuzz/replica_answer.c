@@ -89,6 +89,7 @@ static void make_hello(struct sl_bytes *input)
     client->next_id = 1;
     if (fuzz_peer_connect(&world, client)) {
         fuzz_peer_send_message(&world, client, &message);
+        fuzz_peer_attach(&world, client, 0);
     }
 }
 

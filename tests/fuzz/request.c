@@ -63,6 +63,7 @@ static void make_hello(struct fuzz_world *world, struct fuzz_peer *peer, struct 
     }
     if (is_connected) {
         fuzz_peer_send_message(world, peer, &message);
+        fuzz_peer_attach(world, peer, message.hello.shard);
     }
 }
 
@@ -125,7 +126,7 @@ static void send_request(struct fuzz_world *world, struct fuzz_peer *peer, uint8
     const struct sl_frame frame = {
         .type = SL_FRAME_REQUEST,
         .payload_bytes = bytes,
-        .request_id = choose_id(peer, how),
+        .request_id = sl_frame_id(peer->shard, choose_id(peer, how)),
         .budget_us = (how & 128) != 0 ? 20000 : 5000000,
     };
     fuzz_peer_send(world, peer, &frame);

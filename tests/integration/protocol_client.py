@@ -15,13 +15,15 @@ import socket
 import struct
 import time
 
-VERSION = 2
+VERSION = 3
 MAGIC = 0x534C
 CONTROL, REQUEST, REPLY, CREDIT, DATA = 1, 2, 3, 4, 5
 FLAG_CHECKSUM = 1
 PAYLOAD_MAX = {CONTROL: 1 << 20, REQUEST: 4 << 20, REPLY: 4 << 20, CREDIT: 0, DATA: 4 << 20}
 
 PURPOSE_CONTROL, PURPOSE_DATA, PURPOSE_REPLICA, PURPOSE_TRANSFER = 1, 2, 3, 4
+SHARD_SHIFT = 52  # in the ids of requests, and of messages on data connections
+NUMBER_MASK = (1 << SHARD_SHIFT) - 1
 ROLE_PS, ROLE_WORKER, ROLE_CLIENT = 1, 2, 3
 SPARSE, DENSE, KV = 0, 1, 2
 ASP, BSP, SSP = 0, 1, 2
@@ -97,7 +99,8 @@ SCHEMA = {
         "segment_get": (27, "SegmentGet"), "segment": (28, "Segment"), "buffer_added": (29, "BufferAdded"),
         "buffer_gone": (30, "BufferGone"), "buffer_released": (31, "BufferReleased"),
         "notice": (32, "Notice"), "notice_taken": (33, "NoticeTaken"), "fence": (34, "Fence"),
-        "fenced": (35, "Fenced"), "report": (36, "bytes")},
+        "fenced": (35, "Fenced"), "report": (36, "bytes"), "attach": (45, "Attach")},
+    "Attach": {},
     "Hello": {
         "protocol_version": (1, "uint"), "purpose": (2, "uint"), "role": (3, "uint"),
         "task_index": (4, "uint"), "client_id": (5, "uint"), "shard": (6, "uint"),
@@ -647,11 +650,13 @@ class Connection:
     """One connection after its hello: control messages, requests, and the credit they spend."""
 
     def __init__(self, endpoint, purpose, role=ROLE_CLIENT, task_index=0, client_id=0, shard=0,
-                 checksum=False, secret=b"", wait_s=WAIT_S, **more):
-        """more: further fields of the hello."""
+                 reactor=None, checksum=False, secret=b"", wait_s=WAIT_S, **more):
+        """A data connection is to a reactor, by default that of the number of the shard, which it
+        attaches. more: further fields of the hello."""
         self.socket = socket.create_connection(endpoint_address(endpoint), timeout=WAIT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.checksum = checksum
+        self.shard = 0  # of the messages and requests that follow
         self.last_control_id = self.last_request_id = 0
         self.credit_bytes = self.credit_requests = 0
         self.replies = {}    # request id -> Reply
@@ -660,9 +665,18 @@ class Connection:
         self.sections = {}   # request id -> its sections, from which a reply's shape follows
         self.client_id = client_id or random.getrandbits(64)
         hello = {"protocol_version": VERSION, "purpose": purpose, "role": role,
-                 "task_index": task_index, "client_id": self.client_id, "shard": shard,
+                 "task_index": task_index, "client_id": self.client_id,
+                 "shard": shard if reactor is None else reactor,
                  "software": "protocol_client.py", "checksum": checksum, **more}
         self.welcome = self._greet(hello, secret, wait_s)
+        if purpose == PURPOSE_DATA:
+            try:
+                self.welcome = {**self.welcome, **self.attach(shard, wait_s),
+                                "credit_bytes": self.credit_bytes,
+                                "credit_requests": self.credit_requests}
+            except BaseException:
+                self.close()
+                raise
 
     def _greet(self, hello, secret, wait_s):
         try:
@@ -678,6 +692,18 @@ class Connection:
         self.credit_bytes += welcome["credit_bytes"]
         self.credit_requests += welcome["credit_requests"]
         return welcome
+
+    def attach(self, shard, wait_s=WAIT_S):
+        """Attaches a shard, also one that does not serve yet; what follows is for it."""
+        end = time.monotonic() + wait_s
+        self.shard = shard
+        while True:
+            try:
+                return self.ask("attach", "welcome")
+            except Refused as refused:
+                if refused.code != 11 or not refused.text.startswith("shard ") or time.monotonic() >= end:
+                    raise
+            time.sleep(0.02)
 
     def _authenticate(self, hello, secret, wait_s):
         challenge = self.ask("hello", "challenge", wait_s, **hello)
@@ -720,8 +746,10 @@ class Connection:
         self.credit_bytes += frame.credit_bytes
         self.credit_requests += frame.credit_requests
         if frame.type == REPLY:
-            self.replies[frame.request_id] = Reply(frame.status, frame.payload, frame.budget_us)
-            self.reply_order.append(frame.request_id)
+            request_id = frame.request_id & NUMBER_MASK
+            assert frame.request_id >> SHARD_SHIFT == self.shard, (frame.request_id, self.shard)
+            self.replies[request_id] = Reply(frame.status, frame.payload, frame.budget_us)
+            self.reply_order.append(request_id)
         elif frame.type == CONTROL:
             self.messages.append(decode("Control", frame.payload))
         return frame
@@ -732,6 +760,8 @@ class Connection:
     # Control messages
 
     def tell(self, body, message_id, **fields):
+        if message_id:
+            message_id |= self.shard << SHARD_SHIFT
         payload = encode("Control", {"id": message_id, body: fields})
         self.send(Frame(CONTROL, payload))
 
@@ -748,6 +778,7 @@ class Connection:
     def answer(self, message_id, body, wait_s=WAIT_S):
         """Waits for the answer; a Waiting before it is skipped."""
         end = time.monotonic() + wait_s
+        message_id |= self.shard << SHARD_SHIFT
         while True:
             for message in self.messages:
                 if "error" in message and message["id"] in (0, message_id):
@@ -806,7 +837,8 @@ class Connection:
         """Sends a payload as a request, without looking at credit: for breaking rules, and for
         sending a request again, after its id has been taken back."""
         self.last_request_id += 1
-        self.send(Frame(REQUEST, payload, self.last_request_id, max(1, int(budget_s * 1e6))))
+        self.send(Frame(REQUEST, payload, self.shard << SHARD_SHIFT | self.last_request_id,
+                        max(1, int(budget_s * 1e6))))
         return self.last_request_id
 
     def reply(self, request_id, wait_s=WAIT_S):
@@ -854,10 +886,12 @@ class Client:
             raise
 
     def _connect_shards(self):
-        endpoints = {ps["task_index"]: ps["data_endpoint"] for ps in self.cluster["ps"]}
+        servers = {ps["task_index"]: ps for ps in self.cluster["ps"]}
         for shard, placement in enumerate(self.cluster["placements"]):
-            self.shards.append(Connection(endpoints[placement["primary"]], PURPOSE_DATA,
-                                          shard=shard, **self._member))
+            server = servers[placement["primary"]]
+            self.shards.append(Connection(server["data_endpoint"], PURPOSE_DATA, shard=shard,
+                                          reactor=shard % (server["reactor_count"] or 1),
+                                          **self._member))
 
     def close(self):
         for connection in [self.control] + self.shards:

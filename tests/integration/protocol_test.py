@@ -34,6 +34,9 @@ def bits(values):
     return struct.pack(f"<{len(values)}f", *values)
 
 
+SHARD_1 = 1 << pc.SHARD_SHIFT  # of the page
+
+
 class ClusterTest(harness.StarlingTest):
     """Helpers: clusters, clients that close with the test, and what a refusal looks like."""
 
@@ -173,13 +176,13 @@ class Page(unittest.TestCase):
     def test_requests(self):
         table = Table(5, {"dim": 3})
         sections = [pc.pull(table, [2, 4, 5])]
-        frame = Frame(pc.REQUEST, pc.request_payload(sections), 1, 5000000)
+        frame = Frame(pc.REQUEST, pc.request_payload(sections), SHARD_1 | 1, 5000000)
         self.assertEqual(pc.frame_bytes(frame), self.frame("pull-request"))
         payload = self.frame("pull-reply")[32:]
         self.assertEqual(pc.split_reply(sections, payload)[0],
                          (0.5, -0.5, 1, 2, 0.25, -1, 0, 3, 8))
         payload = pc.request_payload([pc.push(table, [2], [(0.125, 0, -1)]), pc.tick()])
-        self.assertEqual(pc.frame_bytes(Frame(pc.REQUEST, payload, 2, 5000000)),
+        self.assertEqual(pc.frame_bytes(Frame(pc.REQUEST, payload, SHARD_1 | 2, 5000000)),
                          self.frame("push-request"))
         array = Table(7, {"kind": pc.DENSE, "length": 10000})
         encoded = pc.push_pull(table, [2, 4], [(0.125, 0, -1), (100, -3, 2)], pushed=pc.INT8,
@@ -193,7 +196,7 @@ class Page(unittest.TestCase):
                 (10, "scan-request", pc.Scan(table, 2, since=3)),
                 (11, "encoded-request", encoded)):
             payload = pc.request_payload([section], clock=1)
-            self.assertEqual(pc.frame_bytes(Frame(pc.REQUEST, payload, request_id, 5000000)),
+            self.assertEqual(pc.frame_bytes(Frame(pc.REQUEST, payload, SHARD_1 | request_id, 5000000)),
                              self.frame(name))
         payload = self.frame("find-reply")[32:]
         self.assertEqual(pc.split_reply([pc.Find(table, [2])], payload), [(0.5, -0.5, 1, 1)])
@@ -208,7 +211,7 @@ class Page(unittest.TestCase):
         table = Table(6, {"kind": pc.KV, "dim": 4})
         sections = [pc.kv_push_pull(table, [1 << 63, 3 << 62 | 1], [[0.5], [1, 2, -1]], command=7),
                     pc.kv_lengths(table, [LAST_KEY])]
-        frame = Frame(pc.REQUEST, pc.request_payload(sections), 4, 5000000)
+        frame = Frame(pc.REQUEST, pc.request_payload(sections), SHARD_1 | 4, 5000000)
         self.assertEqual(pc.frame_bytes(frame), self.frame("kv-request"))
         payload = self.frame("kv-reply")[32:]
         self.assertEqual(pc.split_reply(sections, payload), [(1.5, 1, 2, 0), (0,)])
@@ -228,6 +231,22 @@ class Parameters(ClusterTest):
     def test_reactors_with_several_shards_each(self):
         self.cluster(2, 2, extra=["--shards", 8])
         self.check_everything(shard_count=8)
+
+    def test_shards_of_a_reactor_share_a_connection(self):
+        """One that is refused leaves the others as they are; one that is not attached ends all."""
+        self.cluster(1, 1, extra=["--shards", 8])
+        self.client()
+        shared = self.connection(pc.PURPOSE_DATA, shard=0)
+        for shard in range(1, 8):
+            self.assertEqual(shared.attach(shard)["shard"], shard)
+        with self.refused(pc.AGAIN, "shard 8 is not on this reactor of ps/0"):
+            shared.attach(8, wait_s=0)
+        for shard in range(8):
+            shared.shard = shard
+            shared.ask("stats_get", "stats")
+        shared.shard = 9
+        shared.tell("stats_get", 1)
+        shared.wait_closed()
 
     def check_everything(self, shard_count):
         client = self.client()
@@ -573,7 +592,7 @@ class Members(ClusterTest):
         self.assertEqual([ps["task_index"] for ps in cluster["ps"]], [0, 1])
 
     def test_hellos_that_are_refused(self):
-        with self.refused(pc.INVALID, "shard"):
+        with self.refused(pc.INVALID, "no reactor 2"):
             self.connection(pc.PURPOSE_DATA, shard=2)
         with self.refused(pc.INVALID, "worker/2"):
             self.connection(role=pc.ROLE_WORKER, task_index=2)

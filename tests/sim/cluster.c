@@ -328,6 +328,7 @@ static void prepare(struct sl_sim_member *member)
 static void look(struct sl_sim_member *member)
 {
     sl_sim_cluster_look_at_shards(sl_sim_cluster_of(member));
+    sl_sim_cluster_look_at_members(sl_sim_cluster_of(member));
     sl_sim_evictions_check_memory(sl_sim_cluster_of(member));
 }
 

@@ -50,6 +50,7 @@ struct sl_sim_cluster {
     uint64_t complete;                    /* checkpoint, as the coordinator has it */
     struct sl_sim_place_of_shard *shards; /* [shard_count] */
     enum sl_sim_membership memberships[SL_SIM_PS_MAX];
+    uint32_t forgotten;                    /* of the records, as the memberships follow */
     bool is_without_memory[SL_SIM_PS_MAX]; /* its backups can make no new rows */
     struct sl_sim_place observer;
     struct sl_sim_place *places; /* [tasks] */
@@ -147,6 +148,9 @@ void sl_sim_cluster_look_at_shards(struct sl_sim_cluster *cluster);
 /* moves. Somebody asks the coordinator for a change of the plan, if that is there. */
 void sl_sim_cluster_change_placement(struct sl_sim_cluster *cluster,
                                      const struct sl_sim_fault *change);
+
+/* The job has begun anew since: it needs all ps that were there at its start. After each moment. */
+void sl_sim_cluster_look_at_members(struct sl_sim_cluster *cluster);
 
 /* The ps, which was drained or has never been there, joins. */
 void sl_sim_cluster_join_ps(struct sl_sim_cluster *cluster, uint32_t index);

@@ -25,6 +25,18 @@ void sl_sim_cluster_change_placement(struct sl_sim_cluster *cluster,
     }
 }
 
+void sl_sim_cluster_look_at_members(struct sl_sim_cluster *cluster)
+{
+    const bool is_anew = cluster->forgotten != cluster->records.forgotten;
+    cluster->forgotten = cluster->records.forgotten;
+    for (uint32_t i = 0; is_anew && i < cluster->plan->ps_at_start; i++) {
+        if (cluster->memberships[i] == SL_SIM_PS_NONE) {
+            cluster->member.places[i].start_ns = cluster->world->now_ns;
+        }
+        cluster->memberships[i] = SL_SIM_PS_AT_START;
+    }
+}
+
 void sl_sim_cluster_join_ps(struct sl_sim_cluster *cluster, uint32_t index)
 {
     if (cluster->memberships[index] == SL_SIM_PS_NONE) {

@@ -97,14 +97,15 @@ static void check_credit(struct sl_sim_cluster *cluster)
 {
     const struct sl_client *client = cluster->observer.worker->client;
     for (uint32_t i = 0; i < client->shard_count; i++) {
-        const struct sl_shard_conn *link = &client->conns[i];
-        if (link->state == SL_SHARD_CONN_OPEN &&
-            (link->credit.requests != SL_LIMIT_CREDIT_REQUESTS ||
-             link->credit.bytes != SL_LIMIT_CREDIT_BYTES)) {
+        const struct sl_shard_conn *shard = &client->conns[i];
+        const struct sl_reactor_conn *conn = shard->reactor;
+        if (shard->state == SL_SHARD_CONN_OPEN &&
+            (conn->credit.requests != SL_LIMIT_CREDIT_REQUESTS ||
+             conn->credit.bytes != SL_LIMIT_CREDIT_BYTES)) {
             sl_sim_fail(&cluster->oracle.breach, "memory",
                         "the observer waits for nothing, and has credit for %u requests and "
-                        "%" PRIu64 " bytes on shard %u",
-                        link->credit.requests, link->credit.bytes, i);
+                        "%" PRIu64 " bytes at %s",
+                        conn->credit.requests, conn->credit.bytes, conn->name);
         }
     }
 }

@@ -14,7 +14,7 @@ void sl_sim_plan_draw_moves(struct sl_sim_plan *plan, const struct sl_sim_choice
 {
     uint64_t random = sl_hash_key(plan->seed ^ 0x30f3);
     const bool is_drawn = sl_sim_chance(&random, SHARE) || choice->moves;
-    const bool can = !choice->packets && !choice->link && !choice->publish && !plan->floods;
+    const bool can = !choice->packets && !choice->link && !plan->floods;
     const bool may_be_apart = !plan->replica.is_there && sl_sim_chance(&random, 500);
     const bool has_joiner = plan->ps_count < SL_SIM_PS_MAX && sl_sim_chance(&random, 400);
     plan->ps_at_start = plan->ps_count;

@@ -67,9 +67,4 @@ struct sl_client {
 int sl_client_ask_coordinator(struct sl_client *client, struct sl_control_op *op,
                               uint32_t timeout_ms, const char *what);
 
-static inline uint32_t sl_client_io_index(const struct sl_client *client, uint32_t shard)
-{
-    return client->first_io + shard % (client->io_count - client->first_io);
-}
-
 #endif

@@ -8,15 +8,14 @@
 #include "worker/client/client_io_transport.h"
 #include "worker/client/control.h"
 #include "worker/client/shard_conn_connect.h"
-#include "worker/client/shard_conn_restore.h"
 
 #define CLOSE_LOOK_NS SL_CLOCK_NS_PER_MS
 
 static void client_io_retry(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, retry);
-    for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
-        sl_shard_conn_pump(&io->conns[shard]);
+    const struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, retry);
+    for (struct sl_reactor_conn *conn = io->reactors; conn != NULL; conn = conn->next) {
+        sl_reactor_conn_pump(conn);
     }
 }
 
@@ -37,17 +36,10 @@ void sl_client_io_start(struct sl_control_op *op)
     sl_control_op_answer(op);
 }
 
-static uint32_t client_io_conns_of(const struct sl_client_io *io)
-{
-    return io->first_shard < io->shard_count
-               ? (io->shard_count - io->first_shard - 1) / io->shard_stride + 1
-               : 0;
-}
-
 static bool may_use_rdma(const struct sl_client_io *io)
 {
-    for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
-        const struct sl_shard_address *address = &io->conns[shard].address;
+    for (const struct sl_shard_conn *conn = io->own; conn != NULL; conn = conn->next_of_io) {
+        const struct sl_reactor_address *address = &conn->address;
         if (address->endpoint.scheme == SL_ENDPOINT_RDMA ||
             (address->has_preferred && address->preferred.scheme == SL_ENDPOINT_RDMA)) {
             return sl_client_io_may_open(io->options, SL_ENDPOINT_RDMA);
@@ -71,7 +63,7 @@ static int take_buffers(struct sl_client_io *io, uint32_t conn_count)
 static void share_devices(struct sl_client_io *io)
 {
     struct sl_transport *ignored;
-    if (io->options->uses_devices && client_io_conns_of(io) > 0) {
+    if (io->options->uses_devices && io->own != NULL) {
         sl_reactor_excuse_turn(io->reactor);
         (void)sl_client_io_transport(io, SL_ENDPOINT_DPDK, &ignored);
     }
@@ -82,7 +74,15 @@ void sl_client_io_connect(struct sl_control_op *op)
     struct sl_client_io *io = op->io;
     io->conns = op->conns;
     io->shard_count = op->shard_count;
-    uint32_t conn_count = client_io_conns_of(io);
+    uint32_t conn_count = 0;
+    for (uint32_t shard = io->shard_count; shard-- > 0;) {
+        struct sl_shard_conn *conn = &io->conns[shard];
+        if (conn->io == io) {
+            conn->next_of_io = io->own;
+            io->own = conn;
+            conn_count++;
+        }
+    }
     op->left = conn_count + 1;
     op->payload_bytes_max = UINT32_MAX;
     op->uses_tcp = false;
@@ -93,8 +93,8 @@ void sl_client_io_connect(struct sl_control_op *op)
         return;
     }
     share_devices(io);
-    for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
-        sl_shard_conn_open(&io->conns[shard], op);
+    for (struct sl_shard_conn *conn = io->own; conn != NULL; conn = conn->next_of_io) {
+        sl_shard_conn_open(conn, op);
     }
     sl_control_op_answer_one(op);
 }
@@ -140,8 +140,9 @@ static void client_io_ask(struct sl_shard_conn *conn, struct sl_control_op *op,
     }
     *asked = (struct asked){.op = op, .conn = conn};
     sl_list_append(&op->asked, &asked->link);
-    sl_session_request(conn->session, message, sl_client_io_time_left(conn->io, op->deadline_ns),
-                       answer, asked);
+    message->id = sl_frame_id(conn->shard, 0);
+    sl_session_request(conn->reactor->session, message,
+                       sl_client_io_time_left(conn->io, op->deadline_ns), answer, asked);
 }
 
 static void client_io_table_opened(void *ctx, const struct sl_message *answer, int err,
@@ -168,11 +169,11 @@ static void client_io_open_table(struct sl_control_op *op, sl_session_answer_fn 
 {
     struct sl_client_io *io = op->io;
     op->left = 1;
-    for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
+    for (struct sl_shard_conn *conn = io->own; conn != NULL; conn = conn->next_of_io) {
         struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
         message.table_open.spec = *op->spec;
         message.table_open.table_id = op->table.id;
-        client_io_ask(&io->conns[shard], op, &message, answer);
+        client_io_ask(conn, op, &message, answer);
     }
     sl_control_op_answer_one(op);
 }
@@ -245,9 +246,9 @@ void sl_client_io_table_stats(struct sl_control_op *op)
 {
     struct sl_client_io *io = op->io;
     op->left = 1;
-    for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
+    for (struct sl_shard_conn *conn = io->own; conn != NULL; conn = conn->next_of_io) {
         struct sl_message message = {.kind = SL_MESSAGE_STATS_GET};
-        client_io_ask(&io->conns[shard], op, &message, table_counted);
+        client_io_ask(conn, op, &message, table_counted);
     }
     sl_control_op_answer_one(op);
 }
@@ -272,9 +273,9 @@ void sl_client_io_join(struct sl_control_op *op)
     struct sl_client_io *io = op->io;
     op->left = 1;
     op->clock.counts = true;
-    for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
+    for (struct sl_shard_conn *conn = io->own; conn != NULL; conn = conn->next_of_io) {
         struct sl_message message = {.kind = SL_MESSAGE_JOIN, .clock = op->clock.asked};
-        client_io_ask(&io->conns[shard], op, &message, client_io_joined);
+        client_io_ask(conn, op, &message, client_io_joined);
     }
     sl_control_op_answer_one(op);
 }
@@ -282,8 +283,8 @@ void sl_client_io_join(struct sl_control_op *op)
 void sl_client_io_begin(struct sl_control_op *op)
 {
     struct sl_client_io *io = op->io;
-    for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
-        sl_shard_conn_set_clock(&io->conns[shard], op->clock.asked);
+    for (struct sl_shard_conn *conn = io->own; conn != NULL; conn = conn->next_of_io) {
+        sl_shard_conn_set_clock(conn, op->clock.asked);
     }
     sl_control_op_answer(op);
 }
@@ -291,11 +292,11 @@ void sl_client_io_begin(struct sl_control_op *op)
 void sl_client_io_cancel(struct sl_control_op *op)
 {
     struct sl_client_io *io = op->io;
-    for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
-        sl_shard_conn_cancel(&io->conns[shard], op);
+    for (struct sl_shard_conn *conn = io->own; conn != NULL; conn = conn->next_of_io) {
+        sl_shard_conn_cancel(conn, op);
     }
     SL_LIST_EACH (struct asked, asked, link, &op->asked) {
-        sl_session_cancel(asked->conn->session, asked);
+        sl_session_cancel(asked->conn->reactor->session, asked);
     }
     sl_control_cancel(op);
 }
@@ -351,8 +352,8 @@ static void check_closed(struct sl_timer *timer, uint64_t now_ns)
 void sl_client_io_close(struct sl_control_op *op)
 {
     struct sl_client_io *io = op->io;
-    for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
-        sl_shard_conn_close(&io->conns[shard]);
+    for (struct sl_shard_conn *conn = io->own; conn != NULL; conn = conn->next_of_io) {
+        sl_shard_conn_close(conn);
     }
     sl_control_leave(io);
     sl_reactor_disarm(io->reactor, &io->retry);

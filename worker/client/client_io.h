@@ -1,7 +1,7 @@
 /* sl_client_io is the part of a client that lives on one of its reactors: transports, send and
- * receive memory, and the connections to its shards. Shards are assigned round-robin to the
- * client_ios. client_io 0 also runs the coordinator session (control.h); with control_apart it has
- * no shards.
+ * receive memory, and the connections to its shards. Reactors of servers are assigned round-robin
+ * to the client_ios, each with its shards. client_io 0 also runs the coordinator session
+ * (control.h); with control_apart it has no shards.
  *
  * An application thread creates and destroys client_ios while no control operation is outstanding.
  * All else belongs to the reactor. sl_client_io_start and sl_client_io_connect allocate memory. */
@@ -106,8 +106,6 @@ struct sl_client_io_coordinator {
 struct sl_client_io {
     struct sl_reactor *reactor;
     uint32_t index, io_count;
-    /* Shards first_shard, first_shard + shard_stride ...; first_shard UINT32_MAX: none. */
-    uint32_t first_shard, shard_stride;
     const struct sl_client_io_options *options;
 
     struct sl_transport *transports[SL_CLIENT_IO_SCHEMES];
@@ -126,6 +124,8 @@ struct sl_client_io {
 
     struct sl_shard_conn *conns; /* of all client_ios, by shard; set by sl_client_io_connect */
     uint32_t shard_count;
+    struct sl_shard_conn *own;        /* a list, linked through next_of_io; NULL: none */
+    struct sl_reactor_conn *reactors; /* connections to reactors, a list */
 
     struct {
         struct sl_client_io_table *items;

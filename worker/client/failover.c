@@ -37,14 +37,13 @@ struct move {
 
 static void move_conns(struct sl_client_io *io, const struct sl_message_cluster *cluster)
 {
-    for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
-        struct sl_shard_conn *conn = sl_client_io_conn(io, shard);
-        struct sl_shard_address address;
+    for (struct sl_shard_conn *conn = io->own; conn != NULL; conn = conn->next_of_io) {
+        struct sl_reactor_address address;
         struct sl_reason reason;
-        if (shard >= cluster->shard_count) {
+        if (conn->shard >= cluster->shard_count) {
             continue;
         }
-        if (sl_shard_conn_find_address(io->options, cluster, shard, &address, &reason) != 0) {
+        if (sl_shard_conn_find_address(io->options, cluster, conn->shard, &address, &reason) != 0) {
             sl_log_warn("%s: the coordinator tells a new endpoint that is none: %s", conn->name,
                         reason.text);
             continue;

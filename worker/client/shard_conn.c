@@ -81,8 +81,10 @@ static struct layout layout_of(const struct sl_shard_conn *conn, const struct sl
     if (request->tail == NULL && request->body_bytes > COPY_BYTES_MAX) {
         layout = (struct layout){.tail = request->body, .tail_bytes = request->body_bytes};
     }
-    if (conn->path.needs_registered && layout.tail_bytes > SL_TRANSPORT_UNREGISTERED_BYTES_MAX &&
-        !sl_client_io_has_registered(conn->io, conn->path.scheme, layout.tail, layout.tail_bytes)) {
+    if (conn->reactor->path.needs_registered &&
+        layout.tail_bytes > SL_TRANSPORT_UNREGISTERED_BYTES_MAX &&
+        !sl_client_io_has_registered(conn->io, conn->reactor->path.scheme, layout.tail,
+                                     layout.tail_bytes)) {
         layout = (struct layout){.copied = request->body_bytes + request->tail_bytes};
     }
     return layout;
@@ -91,9 +93,9 @@ static struct layout layout_of(const struct sl_shard_conn *conn, const struct sl
 /* A direct reply requires memory exported over this transport. */
 static bool takes_direct_reply(const struct sl_shard_conn *conn, const struct sl_request *request)
 {
-    return conn->path.direct_replies && request->reply_memory != NULL &&
+    return conn->reactor->path.direct_replies && request->reply_memory != NULL &&
            request->reply_bytes > COPY_BYTES_MAX &&
-           sl_client_io_has_exported(conn->io, conn->path.scheme, request->reply_memory,
+           sl_client_io_has_exported(conn->io, conn->reactor->path.scheme, request->reply_memory,
                                      request->reply_bytes);
 }
 
@@ -101,7 +103,7 @@ static bool takes_direct_reply(const struct sl_shard_conn *conn, const struct sl
 static void request_direct_reply(struct sl_shard_conn *conn, struct sl_request *request)
 {
     sl_flags_set(&request->waits, SL_REQUEST_REPLY_MEMORY_LENT, true);
-    sl_outbox_set_reply_buffer(conn->path.outbox, request->reply_memory,
+    sl_outbox_set_reply_buffer(conn->reactor->path.outbox, request->reply_memory,
                                (uint32_t)request->reply_bytes);
 }
 
@@ -110,12 +112,12 @@ static void request_direct_reply(struct sl_shard_conn *conn, struct sl_request *
 static void *reserve_buffer(struct sl_shard_conn *conn, const struct sl_request *request)
 {
     struct sl_pool *buffers = &conn->io->memory.buffers;
-    if (!conn->path.needs_registered || request->reply_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES ||
-        buffers->free_count < 2) {
+    if (!conn->reactor->path.needs_registered ||
+        request->reply_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES || buffers->free_count < 2) {
         return NULL;
     }
     void *buffer = sl_pool_get(buffers);
-    sl_outbox_set_reply_buffer(conn->path.outbox, buffer, (uint32_t)request->reply_bytes);
+    sl_outbox_set_reply_buffer(conn->reactor->path.outbox, buffer, (uint32_t)request->reply_bytes);
     return buffer;
 }
 
@@ -154,11 +156,11 @@ static void commit(struct sl_shard_conn *conn, struct sl_request *request,
     struct sl_frame frame = {
         .payload_bytes = request->body_bytes + request->tail_bytes,
         .type = SL_FRAME_REQUEST,
-        .request_id = request->id,
+        .request_id = sl_frame_id(conn->shard, request->id),
         .budget_us = budget_us(substep, sl_reactor_now_ns(conn->io->reactor)),
     };
-    sl_outbox_commit(conn->path.outbox, sl_session_conn(conn->session),
-                     sl_session_queue(conn->session), &frame, tail, layout->tail_bytes,
+    sl_outbox_commit(conn->reactor->path.outbox, sl_session_conn(conn->reactor->session),
+                     sl_session_queue(conn->reactor->session), &frame, tail, layout->tail_bytes,
                      tail == NULL ? NULL : sl_substep_tail_sent, tail == NULL ? NULL : request);
 }
 
@@ -166,12 +168,12 @@ static void commit(struct sl_shard_conn *conn, struct sl_request *request,
 static uint8_t *shard_conn_prepare(struct sl_shard_conn *conn, uint64_t cost,
                                    uint32_t preferred_bytes)
 {
-    if (sl_inflight_full(&conn->inflight) || !sl_credit_spend(&conn->credit, cost)) {
+    if (sl_inflight_full(&conn->inflight) || !sl_credit_spend(&conn->reactor->credit, cost)) {
         return NULL;
     }
-    uint8_t *room = sl_outbox_reserve(conn->path.outbox, preferred_bytes);
+    uint8_t *room = sl_outbox_reserve(conn->reactor->path.outbox, preferred_bytes);
     if (room == NULL) {
-        sl_credit_grant(&conn->credit, cost, 1);
+        sl_credit_grant(&conn->reactor->credit, cost, 1);
         sl_client_io_retry_later(conn->io);
     }
     return room;
@@ -205,12 +207,12 @@ static bool try_finish(struct sl_shard_conn *conn)
     struct sl_frame frame = {
         .payload_bytes = sizeof body,
         .type = SL_FRAME_REQUEST,
-        .request_id = conn->next_id++,
+        .request_id = sl_frame_id(conn->shard, conn->next_id),
         .budget_us = UINT32_MAX,
     };
-    begin_flight(conn, frame.request_id, NULL);
-    sl_outbox_commit(conn->path.outbox, sl_session_conn(conn->session),
-                     sl_session_queue(conn->session), &frame, NULL, 0, NULL, NULL);
+    begin_flight(conn, conn->next_id++, NULL);
+    sl_outbox_commit(conn->reactor->path.outbox, sl_session_conn(conn->reactor->session),
+                     sl_session_queue(conn->reactor->session), &frame, NULL, 0, NULL, NULL);
     conn->clock.must_finish = false;
     return true;
 }
@@ -246,29 +248,48 @@ static struct sl_request *queue_place(const struct sl_shard_conn *conn,
 void sl_shard_conn_submit(struct sl_shard_conn *conn, struct sl_request *request)
 {
     sl_assert(!sl_shard_conn_is_down(conn));
-    if (conn->state != SL_SHARD_CONN_OPEN || conn->queue_first != NULL ||
-        !try_send(conn, request)) {
-        queue_insert(conn, queue_place(conn, request), request);
+    const bool is_open = conn->state == SL_SHARD_CONN_OPEN;
+    /* Shards that wait for the common credit come first. */
+    if (is_open && conn->queue_first == NULL && sl_list_empty(&conn->reactor->waiting) &&
+        try_send(conn, request)) {
+        return;
+    }
+    queue_insert(conn, queue_place(conn, request), request);
+    if (is_open && !sl_list_linked(&conn->waiting)) {
+        sl_list_append(&conn->reactor->waiting, &conn->waiting);
     }
 }
 
-void sl_shard_conn_pump(struct sl_shard_conn *conn)
+/* Sends the next request, if any. False: it waits for credit or room. */
+static bool send_next(struct sl_shard_conn *conn)
 {
-    while (conn->state == SL_SHARD_CONN_OPEN) {
-        struct sl_request *request = conn->queue_first;
-        bool old_ids_left = request != NULL && request->id != 0;
-        if (conn->clock.must_finish && !old_ids_left) {
-            if (!try_finish(conn)) {
-                return;
+    struct sl_request *request = conn->queue_first;
+    const bool old_ids_left = request != NULL && request->id != 0;
+    if (conn->clock.must_finish && !old_ids_left) {
+        return try_finish(conn);
+    }
+    if (request == NULL || !try_send(conn, request)) {
+        return request == NULL;
+    }
+    sl_shard_conn_withdraw(conn, request);
+    sl_cell_record(&conn->io->cells.credit_wait,
+                   sl_reactor_now_ns(conn->io->reactor) - request->queued_ns, 1);
+    return true;
+}
+
+bool sl_shard_conn_pump(struct sl_shard_conn *conn)
+{
+    while (conn->state == SL_SHARD_CONN_OPEN &&
+           (conn->queue_first != NULL || conn->clock.must_finish)) {
+        if (!send_next(conn)) {
+            if (!sl_list_linked(&conn->waiting)) {
+                sl_list_append(&conn->reactor->waiting, &conn->waiting);
             }
-        } else if (request == NULL || !try_send(conn, request)) {
-            return;
-        } else {
-            sl_shard_conn_withdraw(conn, request);
-            sl_cell_record(&conn->io->cells.credit_wait,
-                           sl_reactor_now_ns(conn->io->reactor) - request->queued_ns, 1);
+            return false;
         }
     }
+    sl_list_remove(&conn->waiting);
+    return true;
 }
 
 /* Replies */
@@ -290,52 +311,33 @@ void sl_shard_conn_forget(struct sl_shard_conn *conn, struct sl_request *request
     sl_flags_set(&request->waits, SL_REQUEST_IN_FLIGHT, false);
 }
 
-void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
+void *sl_shard_conn_sink(struct sl_shard_conn *conn, const struct sl_frame *header)
 {
-    struct sl_shard_conn *conn = ctx;
-    struct sl_inflight_entry *entry = sl_inflight_find(&conn->inflight, header->request_id);
+    struct sl_inflight_entry *entry =
+        sl_inflight_find(&conn->inflight, sl_frame_number(header->request_id));
     struct sl_request *request = entry == NULL ? NULL : entry->request;
     /* Over RDMA the caller's memory is named only if it was lent: reads into other memory are slow.
      */
     const bool may_be_named =
-        !conn->path.needs_registered ||
+        !conn->reactor->path.needs_registered ||
         (request != NULL && sl_flags_has(request->waits, SL_REQUEST_REPLY_MEMORY_LENT));
     if (may_be_named && request != NULL && request->reply_memory != NULL &&
         header->type == SL_FRAME_REPLY && header->status == 0 &&
         header->payload_bytes == request->reply_bytes) {
         sl_flags_set(&request->waits, SL_REQUEST_REPLY_MEMORY_LENT, true);
-        conn->direct_request = request;
+        conn->reactor->direct_request = request;
         return request->reply_memory;
     }
-    if (entry != NULL && entry->buffer != NULL) {
-        return entry->buffer;
-    }
-    if (conn->buffer == NULL) {
-        conn->buffer = sl_pool_get(&conn->io->memory.buffers);
-    }
-    return conn->buffer;
-}
-
-/* The transport no longer uses the memory that `sink` returned. */
-static void end_direct_reply(struct sl_shard_conn *conn)
-{
-    if (conn->buffer != NULL) {
-        sl_pool_put(&conn->io->memory.buffers, conn->buffer);
-        conn->buffer = NULL;
-    }
-    if (conn->direct_request != NULL) {
-        sl_flags_set(&conn->direct_request->waits, SL_REQUEST_REPLY_MEMORY_LENT, false);
-        conn->direct_request = NULL;
-    }
+    return entry == NULL ? NULL : entry->buffer;
 }
 
 static void shard_conn_release(struct sl_shard_conn *conn,
                                const struct sl_transport_message *message)
 {
     if (message->token != NULL) {
-        sl_transport_release(sl_session_conn(conn->session), message);
+        sl_transport_release(sl_session_conn(conn->reactor->session), message);
     } else {
-        end_direct_reply(conn);
+        sl_reactor_conn_end_direct_reply(conn->reactor);
     }
 }
 
@@ -371,7 +373,7 @@ static void take_reply(struct sl_shard_conn *conn, struct sl_request *request, u
     if (request != NULL) {
         sl_flags_set(&request->waits, SL_REQUEST_IN_FLIGHT, false);
         sl_flags_set(&request->waits, SL_REQUEST_REPLY_MEMORY_LENT,
-                     request == conn->direct_request);
+                     request == conn->reactor->direct_request);
     }
     if (message->header.status != 0) {
         refused(conn, request, message);
@@ -390,9 +392,10 @@ static void take_reply(struct sl_shard_conn *conn, struct sl_request *request, u
     succeeded(conn, request, message);
 }
 
-static void replied(struct sl_shard_conn *conn, const struct sl_transport_message *message)
+void sl_shard_conn_replied(struct sl_shard_conn *conn, const struct sl_transport_message *message)
 {
-    struct sl_inflight_entry *found = sl_inflight_find(&conn->inflight, message->header.request_id);
+    struct sl_inflight_entry *found =
+        sl_inflight_find(&conn->inflight, sl_frame_number(message->header.request_id));
     if (found == NULL) {
         shard_conn_release(conn, message);
         sl_shard_conn_break(conn, "it answered a request that is not in flight", true);
@@ -406,19 +409,6 @@ static void replied(struct sl_shard_conn *conn, const struct sl_transport_messag
     take_reply(conn, entry.request,
                entry.request == NULL ? entry.clock_after : clock_after(entry.request), message);
     return_buffer(conn, entry.buffer);
-}
-
-void sl_shard_conn_received(void *ctx, struct sl_session *session,
-                            const struct sl_transport_message *message)
-{
-    struct sl_shard_conn *conn = ctx;
-    sl_credit_grant(&conn->credit, message->header.credit_bytes, message->header.credit_requests);
-    if (message->header.type == SL_FRAME_REPLY) {
-        replied(conn, message);
-    } else {
-        shard_conn_release(conn, message);
-    }
-    sl_shard_conn_pump(conn);
 }
 
 /* End of a connection */
@@ -435,7 +425,6 @@ static struct sl_request *take_inflight(struct sl_shard_conn *conn)
 {
     struct sl_request *request = NULL;
     struct sl_inflight_entry *entry;
-    end_direct_reply(conn);
     while (request == NULL && (entry = sl_inflight_any(&conn->inflight)) != NULL) {
         request = entry->request;
         return_buffer(conn, entry->buffer);

@@ -4,11 +4,23 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "net/session/message_spec.h"
 #include "worker/client/client_io.h"
 #include "worker/client/client_io_transport.h"
 #include "worker/client/control_op.h"
 #include "worker/client/encode.h"
-#include "worker/client/shard_conn_restore.h"
+
+/* After this time without an answer, the client reconnects and retries. */
+#define ANSWER_TIMEOUT_NS      SL_SESSION_GREETING_NS
+
+/* Pauses between two attempts to attach. */
+#define ATTACH_BACK_OFF_MIN_NS (10 * SL_CLOCK_NS_PER_MS)
+#define ATTACH_BACK_OFF_MAX_NS (500 * SL_CLOCK_NS_PER_MS)
+
+/* Of a connection that is opened while the client runs: none. */
+#define START_TIMEOUT_NS       (UINT64_C(1) << 62)
+
+static void restore(struct sl_shard_conn *conn);
 
 static bool is_on_this_host(const struct sl_client_io_options *options,
                             const struct sl_message_ps *ps)
@@ -46,7 +58,7 @@ static const struct sl_message_ps *find_ps(const struct sl_message_cluster *clus
 
 int sl_shard_conn_find_address(const struct sl_client_io_options *options,
                                const struct sl_message_cluster *cluster, uint32_t shard,
-                               struct sl_shard_address *out, struct sl_reason *reason)
+                               struct sl_reactor_address *out, struct sl_reason *reason)
 {
     const struct sl_message_ps *ps = find_ps(cluster, shard);
     if (ps == NULL) {
@@ -54,11 +66,10 @@ int sl_shard_conn_find_address(const struct sl_client_io_options *options,
                               "ps/%u, which serves shard %u, is not in the cluster",
                               cluster->placements[shard].primary, shard);
     }
-    struct sl_shard_address address = {
+    const uint32_t reactor_count = ps->reactor_count == 0 ? ps->shard_count : ps->reactor_count;
+    struct sl_reactor_address address = {
         .server_task = ps->task_index,
-        .reactor_count = ps->reactor_count != 0 ? ps->reactor_count
-                         : ps->shard_count != 0 ? ps->shard_count
-                                                : 1,
+        .reactor = shard % (reactor_count == 0 ? 1 : reactor_count),
     };
     int err = sl_endpoint_parse(ps->data_endpoint, &address.endpoint, reason);
     if (err != 0) {
@@ -91,8 +102,8 @@ int sl_shard_conn_find_address(const struct sl_client_io_options *options,
 void sl_shard_conn_set_name(struct sl_shard_conn *conn)
 {
     char text[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(conn->session == NULL ? &conn->address.endpoint
-                                             : sl_session_endpoint(conn->session),
+    sl_endpoint_format(conn->reactor == NULL ? &conn->address.endpoint
+                                             : sl_session_endpoint(conn->reactor->session),
                        text, sizeof text);
     snprintf(conn->peer_name, sizeof conn->peer_name, "ps/%u shard %u", conn->address.server_task,
              conn->shard);
@@ -111,15 +122,15 @@ const char *sl_shard_conn_last_error(const struct sl_shard_conn *conn)
     case SL_SHARD_CONN_CLOSED:
         return conn->reason;
     default:
-        return sl_session_last_error(conn->session);
+        return !sl_reactor_conn_is_up(conn->reactor) ? sl_session_last_error(conn->reactor->session)
+               : conn->attach.err != 0               ? conn->reason
+                                                     : "it has not answered yet";
     }
 }
 
-/* Sets the name first, to remove it from the start of the reason. */
-static void shard_conn_connect_set_reason(struct sl_shard_conn *conn, const char *reason)
+static void set_reason(struct sl_shard_conn *conn, const char *reason)
 {
-    sl_shard_conn_set_name(conn);
-    snprintf(conn->reason, sizeof conn->reason, "%s", sl_control_op_reason(conn->name, reason));
+    snprintf(conn->reason, sizeof conn->reason, "%s", reason);
 }
 
 /* Answers the operation that waits for this connection. */
@@ -133,7 +144,7 @@ static void shard_conn_connect_opened(struct sl_shard_conn *conn)
     if (op->payload_bytes_max > conn->payload_bytes_max) {
         op->payload_bytes_max = conn->payload_bytes_max;
     }
-    op->uses_tcp |= conn->path.scheme == SL_ENDPOINT_TCP;
+    op->uses_tcp |= conn->reactor != NULL && conn->reactor->path.scheme == SL_ENDPOINT_TCP;
     sl_control_op_take_clock(op, conn->clock.is_counted, conn->clock.at_shard);
     sl_control_op_answer_one(op);
 }
@@ -141,11 +152,10 @@ static void shard_conn_connect_opened(struct sl_shard_conn *conn)
 /* Welcomes */
 
 /* The credit must suffice for every request, which would otherwise wait forever. */
-static bool grants_enough(const struct sl_message_welcome *welcome)
+static bool grants_enough(const struct sl_credit *granted, uint64_t payload_bytes_max)
 {
-    uint64_t payload = welcome->payload_bytes_max;
-    return payload >= SL_ENCODE_PAYLOAD_BYTES_MIN && welcome->credit_requests > 0 &&
-           welcome->credit_bytes >= sl_request_credit_bytes(payload, payload);
+    return payload_bytes_max >= SL_ENCODE_PAYLOAD_BYTES_MIN && granted->requests > 0 &&
+           granted->bytes >= sl_request_credit_bytes(payload_bytes_max, payload_bytes_max);
 }
 
 /* Returns why the welcome is unusable, or NULL. */
@@ -155,25 +165,13 @@ static const char *flaw_of(const struct sl_shard_conn *conn,
     if (welcome->shard != conn->shard || welcome->shard_count != conn->io->shard_count) {
         return "it reports another shard, of another cluster";
     }
-    return grants_enough(welcome) ? NULL
-                                  : "the credit that it grants is less than one request may need";
-}
-
-static void take_connection(struct sl_shard_conn *conn)
-{
-    const struct sl_conn *base = sl_session_conn(conn->session);
-    sl_shard_conn_set_name(conn);
-    conn->path.outbox = sl_session_outbox(conn->session);
-    conn->path.scheme = sl_session_endpoint(conn->session)->scheme;
-    conn->path.direct_replies =
-        (base->transport->ops->capabilities & SL_TRANSPORT_DIRECT_REPLIES) != 0;
-    conn->path.needs_registered = sl_transport_needs_registered(base);
+    return grants_enough(&conn->reactor->granted, welcome->payload_bytes_max)
+               ? NULL
+               : "the credit that it grants is less than one request may need";
 }
 
 static void take_welcome(struct sl_shard_conn *conn, const struct sl_message_welcome *welcome)
 {
-    conn->credit =
-        (struct sl_credit){.bytes = welcome->credit_bytes, .requests = welcome->credit_requests};
     conn->payload_bytes_max = welcome->payload_bytes_max;
     conn->incarnation = welcome->incarnation;
     /* A shard without tables counts every worker, but an additional worker (join_running) must join
@@ -187,7 +185,6 @@ static void take_welcome(struct sl_shard_conn *conn, const struct sl_message_wel
 static void begin_restore(struct sl_shard_conn *conn)
 {
     conn->restore.pending = true;
-    conn->restore.anew = conn->restore.asked;
     conn->restore.table = 0;
 }
 
@@ -243,140 +240,202 @@ static void welcomed_again(struct sl_shard_conn *conn, const struct sl_message_w
     }
     conn->state = conn->restore.pending ? SL_SHARD_CONN_RESTORING : SL_SHARD_CONN_OPEN;
     sl_shard_conn_fail_oversized(conn);
-    sl_shard_conn_restore(conn);
-    sl_shard_conn_pump(conn);
+    restore(conn);
+    (void)sl_shard_conn_pump(conn);
 }
 
-static void shard_conn_connect_welcomed(void *ctx, struct sl_session *session,
+static void shard_conn_connect_welcomed(struct sl_shard_conn *conn,
                                         const struct sl_message_welcome *welcome)
 {
-    struct sl_shard_conn *conn = ctx;
-    take_connection(conn);
     const char *flaw = flaw_of(conn, welcome);
-    bool first = conn->state == SL_SHARD_CONN_OPENING;
+    const bool is_first = conn->state == SL_SHARD_CONN_OPENING;
+    sl_backoff_reset(&conn->attach.backoff);
+    conn->attach.err = 0;
     if (flaw != NULL) {
         conn->state = SL_SHARD_CONN_OPEN;
         if (conn->opening != NULL) {
             sl_control_op_fail(conn->opening, SL_ERR_PROTOCOL, "%s: %s", conn->name, flaw);
         }
         sl_shard_conn_break(conn, flaw, true);
-    } else if (first) {
+    } else if (is_first) {
         take_welcome(conn, welcome);
         conn->state = SL_SHARD_CONN_OPEN;
     } else {
         welcomed_again(conn, welcome);
     }
     shard_conn_connect_opened(conn);
+    if (conn->reactor != NULL) {
+        sl_session_send_ready(conn->reactor->session);
+    }
 }
 
-static void shard_conn_connect_writable(void *ctx, struct sl_session *session)
+/* Attaching */
+
+/* Returns whether a refusal with this error is permanent. */
+static bool is_final(int err)
 {
-    sl_shard_conn_pump(ctx);
+    return err == SL_ERR_PROTOCOL || err == SL_ERR_REFUSED || err == SL_ERR_EXISTS ||
+           err == SL_ERR_INVALID || err == SL_ERR_UNSUPPORTED;
+}
+
+/* Time until the operation that opens the shard gives up. */
+static uint64_t time_left(const struct sl_shard_conn *conn)
+{
+    return conn->opening == NULL ? UINT64_MAX
+                                 : sl_client_io_time_left(conn->io, conn->opening->deadline_ns);
+}
+
+static void attach_again(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_shard_conn *conn = SL_CONTAINER_OF(timer, struct sl_shard_conn, attach.retry);
+    if (conn->opening != NULL && now_ns >= conn->opening->deadline_ns) {
+        sl_shard_conn_end(conn, SL_ERR_DEADLINE, conn->reason);
+    } else if (sl_reactor_conn_is_up(conn->reactor)) {
+        sl_shard_conn_attach(conn);
+    }
+}
+
+/* The shard does not serve there at the moment: it is being restored, or moves. */
+static void attach_later(struct sl_shard_conn *conn, int err, const char *reason)
+{
+    conn->attach.err = err;
+    set_reason(conn, reason);
+    conn->attach.backoff.least_ns = ATTACH_BACK_OFF_MIN_NS;
+    conn->attach.backoff.most_ns = ATTACH_BACK_OFF_MAX_NS;
+    conn->attach.retry.run = attach_again;
+    const uint64_t wait_ns =
+        sl_backoff_next(&conn->attach.backoff, sl_reactor_random(conn->io->reactor));
+    const uint64_t left_ns = time_left(conn);
+    sl_reactor_arm(conn->io->reactor, &conn->attach.retry, wait_ns < left_ns ? wait_ns : left_ns);
+}
+
+static void shard_conn_connect_attached(void *ctx, const struct sl_message *answer, int err,
+                                        const char *reason)
+{
+    struct sl_shard_conn *conn = ctx;
+    if (!conn->attach.asked) {
+        return; /* the connection was lost */
+    }
+    conn->attach.asked = false;
+    if (err == 0) {
+        shard_conn_connect_welcomed(conn, &answer->welcome);
+    } else if (err == SL_ERR_DEADLINE && conn->opening == NULL) {
+        sl_reactor_conn_break(conn->reactor, "it does not answer");
+    } else if (is_final(err)) {
+        sl_shard_conn_end(conn, err, reason);
+    } else {
+        attach_later(conn, err, reason);
+    }
+}
+
+void sl_shard_conn_attach(struct sl_shard_conn *conn)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_ATTACH, .id = sl_frame_id(conn->shard, 0)};
+    if (conn->attach.asked ||
+        (conn->state != SL_SHARD_CONN_OPENING && conn->state != SL_SHARD_CONN_DISCONNECTED)) {
+        return;
+    }
+    sl_reactor_disarm(conn->io->reactor, &conn->attach.retry);
+    conn->attach.asked = true;
+    sl_session_request(conn->reactor->session, &message,
+                       conn->opening == NULL ? SL_SESSION_GREETING_NS : time_left(conn),
+                       shard_conn_connect_attached, conn);
+}
+
+/* Forgets what the shard was asked on its connection. */
+static void stop_asking(struct sl_shard_conn *conn)
+{
+    conn->attach.asked = conn->restore.asked = false;
+    sl_reactor_disarm(conn->io->reactor, &conn->attach.retry);
+    sl_list_remove(&conn->waiting);
+    sl_session_cancel(conn->reactor->session, conn);
 }
 
 /* Ends */
 
-static void shard_conn_connect_end(struct sl_shard_conn *conn)
+void sl_shard_conn_end(struct sl_shard_conn *conn, int err, const char *reason)
 {
-    sl_log_warn("%s: connection lost for good: %s", conn->name, conn->reason);
+    if (reason != conn->reason) {
+        set_reason(conn, sl_control_op_reason(conn->name, reason));
+    }
     conn->state = SL_SHARD_CONN_CLOSED;
+    stop_asking(conn);
+    sl_reactor_conn_leave(conn);
+    if (conn->opening != NULL) {
+        sl_control_op_fail(conn->opening, err, "%s: %s", conn->name, conn->reason);
+        shard_conn_connect_opened(conn);
+    } else {
+        sl_log_warn("%s: connection lost for good: %s", conn->name, conn->reason);
+    }
     sl_shard_conn_fail_all(conn);
 }
 
-static void shard_conn_connect_lost(void *ctx, struct sl_session *session, int err,
-                                    const char *reason)
+/* Moves to the connection of the reactor that serves the shard now. */
+static void move(struct sl_shard_conn *conn)
 {
-    struct sl_shard_conn *conn = ctx;
+    char text[64];
+    const int err = sl_reactor_conn_join(conn, START_TIMEOUT_NS);
+    if (err != 0) {
+        snprintf(text, sizeof text, "cannot connect: %s",
+                 sl_client_io_last_error(conn->address.endpoint.scheme, err));
+        sl_shard_conn_end(conn, err, text);
+    }
+}
+
+static bool is_elsewhere(const struct sl_shard_conn *conn)
+{
+    return conn->address.server_task != conn->reactor->address.server_task ||
+           conn->address.reactor != conn->reactor->address.reactor;
+}
+
+void sl_shard_conn_lost(struct sl_shard_conn *conn, const char *reason)
+{
     if (conn->state == SL_SHARD_CONN_ENDING) {
-        sl_session_close(&conn->session);
-        shard_conn_connect_end(conn);
+        sl_shard_conn_end(conn, SL_ERR_CLOSED, conn->reason);
         return;
     }
-    shard_conn_connect_set_reason(conn, reason);
-    sl_log_warn("%s: connection lost: %s; retrying", conn->name, conn->reason);
-    conn->state = SL_SHARD_CONN_DISCONNECTED;
-    sl_shard_conn_requeue(conn);
-}
-
-static void shard_conn_connect_closed(void *ctx, struct sl_session *session, int err,
-                                      const char *reason)
-{
-    struct sl_shard_conn *conn = ctx;
-    if (conn->state != SL_SHARD_CONN_BREAKING && conn->state != SL_SHARD_CONN_ENDING) {
-        shard_conn_connect_set_reason(conn, reason);
+    stop_asking(conn);
+    if (conn->state != SL_SHARD_CONN_BREAKING) {
+        set_reason(conn, reason);
     }
-    if (conn->opening != NULL) {
-        sl_control_op_fail(conn->opening, err == 0 ? SL_ERR_CLOSED : err, "%s", reason);
-        conn->state = SL_SHARD_CONN_CLOSED;
-        shard_conn_connect_opened(conn);
+    if (conn->state != SL_SHARD_CONN_OPENING) {
+        conn->state = SL_SHARD_CONN_DISCONNECTED;
+        sl_shard_conn_requeue(conn);
     } else {
-        shard_conn_connect_end(conn);
+        conn->attach.retry.run = attach_again;
+        sl_reactor_arm(conn->io->reactor, &conn->attach.retry, time_left(conn));
+    }
+    if (is_elsewhere(conn)) {
+        move(conn);
     }
 }
 
-static bool is_connected(const struct sl_shard_conn *conn)
+void sl_shard_conn_breaks(struct sl_shard_conn *conn, const char *reason)
 {
-    return conn->state == SL_SHARD_CONN_OPEN || conn->state == SL_SHARD_CONN_RESTORING;
+    if (sl_shard_conn_is_attached(conn)) {
+        conn->state = SL_SHARD_CONN_BREAKING;
+        set_reason(conn, reason);
+    }
 }
 
 void sl_shard_conn_break(struct sl_shard_conn *conn, const char *reason, bool for_good)
 {
-    if (!is_connected(conn)) {
+    if (!sl_shard_conn_is_attached(conn)) {
         return; /* or already breaking */
     }
-    conn->state = for_good ? SL_SHARD_CONN_ENDING : SL_SHARD_CONN_BREAKING;
-    snprintf(conn->reason, sizeof conn->reason, "%s", reason);
-    sl_session_reconnect(conn->session, reason);
+    sl_reactor_conn_break(conn->reactor, reason);
+    if (for_good) {
+        conn->state = SL_SHARD_CONN_ENDING;
+    }
 }
 
 /* Opening and closing */
 
-static const struct sl_session_events conn_events = {
-    .welcomed = shard_conn_connect_welcomed,
-    .received = sl_shard_conn_received,
-    .sink = sl_shard_conn_sink,
-    .writable = shard_conn_connect_writable,
-    .lost = shard_conn_connect_lost,
-    .closed = shard_conn_connect_closed,
-};
-
-/* Without the transport the connection uses the fallback only. */
-static struct sl_session_preferred preferred_of(struct sl_shard_conn *conn)
-{
-    struct sl_session_preferred preferred = {.transport = NULL};
-    if (conn->address.has_preferred) {
-        enum sl_endpoint_scheme scheme = conn->address.preferred.scheme;
-        preferred.transport = sl_client_io_preferred_transport(conn->io, scheme);
-        preferred.outbox = sl_client_io_outbox(conn->io, scheme);
-        preferred.endpoint = conn->address.preferred;
-    }
-    return preferred;
-}
-
 void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op)
 {
-    struct sl_client_io *io = conn->io;
-    struct sl_session_options options = {
-        .endpoint = conn->address.endpoint,
-        .preferred = preferred_of(conn),
-        .hello = io->options->hello,
-        .events = &conn_events,
-        .ctx = conn,
-        .peer_name = conn->peer_name,
-        .persistent = true,
-        .secret = &io->options->secret,
-    };
-    options.hello.purpose = SL_MESSAGE_PURPOSE_DATA;
-    options.hello.shard = conn->shard;
-    options.target = conn->shard % conn->address.reactor_count;
-    options.start_timeout_ns = sl_client_io_time_left(io, op->deadline_ns);
     conn->next_id = 1;
     conn->opening = op;
-    int err = sl_client_io_transport(io, conn->address.endpoint.scheme, &options.transport);
-    if (err == 0) {
-        options.outbox = sl_client_io_outbox(io, conn->address.endpoint.scheme);
-        err = sl_session_open(&options, &conn->session);
-    }
+    int err = sl_reactor_conn_join(conn, sl_client_io_time_left(conn->io, op->deadline_ns));
     if (err != 0) {
         conn->state = SL_SHARD_CONN_CLOSED;
         snprintf(conn->reason, sizeof conn->reason, "cannot connect: %s",
@@ -398,37 +457,147 @@ void sl_shard_conn_cancel(struct sl_shard_conn *conn, const struct sl_control_op
 void sl_shard_conn_close(struct sl_shard_conn *conn)
 {
     conn->state = SL_SHARD_CONN_CLOSED;
-    if (conn->session != NULL) {
-        sl_session_close(&conn->session);
+    if (conn->reactor != NULL) {
+        stop_asking(conn);
+        sl_reactor_conn_leave(conn);
     }
 }
 
 /* An unchanged address is possible: the server restarted in place. */
-void sl_shard_conn_set_address(struct sl_shard_conn *conn, const struct sl_shard_address *address)
+void sl_shard_conn_set_address(struct sl_shard_conn *conn, const struct sl_reactor_address *address)
 {
-    if (conn->session == NULL) {
+    char why[64];
+    if (conn->reactor == NULL) {
         return;
     }
-    const bool is_taken_over = conn->address.server_task != address->server_task;
-    bool moved = !sl_endpoint_same(&conn->address.endpoint, &address->endpoint);
     conn->address = *address;
-    sl_session_set_shard(conn->session, conn->shard, conn->shard % address->reactor_count);
-    const struct sl_session_preferred preferred = preferred_of(conn);
-    sl_session_set_preferred(conn->session, &preferred);
-    if (moved) {
-        sl_session_set_endpoint(conn->session, &address->endpoint);
-        sl_shard_conn_set_name(conn);
-        sl_log_info("%s: this is where it is reached now", conn->name);
+    if (!is_elsewhere(conn)) {
+        sl_reactor_conn_set_address(conn->reactor, address);
+        return;
     }
-    if (is_taken_over) {
-        char why[64];
-        snprintf(why, sizeof why, "it is served by ps/%u now", address->server_task);
-        if (is_connected(conn)) {
-            sl_shard_conn_break(conn, why, false);
-        } else {
-            /* Aborts an attempt in progress: it would ask the old server for a shard number of the
-             * new one. */
-            sl_session_reconnect(conn->session, why);
-        }
+    snprintf(why, sizeof why, "it is served by ps/%u now", address->server_task);
+    if (conn->state == SL_SHARD_CONN_BREAKING || conn->state == SL_SHARD_CONN_ENDING) {
+        return; /* it moves when the connection has closed */
     }
+    if (conn->inflight.count > 0) {
+        /* The old server may still write replies into memory of the client. */
+        sl_shard_conn_break(conn, why, false);
+        return;
+    }
+    stop_asking(conn);
+    if (conn->state != SL_SHARD_CONN_OPENING) {
+        conn->state = SL_SHARD_CONN_DISCONNECTED;
+        set_reason(conn, why);
+    }
+    sl_log_info("%s: %s", conn->name, why);
+    move(conn);
+}
+
+/* Restoring the shard's state of this client: its tables, and its worker's clock */
+
+/* Returns whether a retry on another connection may succeed. */
+static bool may_change(int err)
+{
+    return err == SL_ERR_DEADLINE || err == SL_ERR_CLOSED || err == SL_ERR_CANCELLED ||
+           err == SL_ERR_AGAIN || err == SL_ERR_NO_MEMORY;
+}
+
+/* Returns whether the restore continues with this answer. */
+static bool shard_conn_restore_take_answer(struct sl_shard_conn *conn, int err, const char *what,
+                                           const char *reason)
+{
+    if (!conn->restore.asked) {
+        return false; /* the connection was lost */
+    }
+    conn->restore.asked = false;
+    if (err == 0) {
+        return true;
+    }
+    char text[SL_SHARD_CONN_REASON_BYTES];
+    snprintf(text, sizeof text, "%s: %s", what, sl_control_op_reason(conn->name, reason));
+    sl_shard_conn_break(conn, text, !may_change(err));
+    return false;
+}
+
+static void shard_conn_restore_table_opened(void *ctx, const struct sl_message *answer, int err,
+                                            const char *reason)
+{
+    struct sl_shard_conn *conn = ctx;
+    const bool has_answer = err == 0 && conn->restore.asked;
+    struct sl_reason unknown;
+    if (has_answer && answer->table_id != conn->io->tables.items[conn->restore.table].id) {
+        err = SL_ERR_PROTOCOL;
+        reason = "it opened another table";
+    } else if (has_answer) {
+        err = sl_message_check_known(&conn->io->tables.items[conn->restore.table].spec, answer,
+                                     &unknown);
+        reason = err != 0 ? unknown.text : reason;
+    }
+    err = err == SL_ERR_NOT_FOUND ? 0 : err; /* it was dropped: its requests say so */
+    if (shard_conn_restore_take_answer(conn, err, "a table cannot be opened again", reason)) {
+        conn->restore.table++;
+        restore(conn);
+    }
+}
+
+static void shard_conn_restore_joined(void *ctx, const struct sl_message *answer, int err,
+                                      const char *reason)
+{
+    struct sl_shard_conn *conn = ctx;
+    if (!shard_conn_restore_take_answer(conn, err, "this worker cannot join again", reason)) {
+        return;
+    }
+    if (answer->clock != conn->clock.value) {
+        sl_shard_conn_break(conn, "the others continued without this worker", true);
+        return;
+    }
+    conn->clock.is_counted = true;
+    conn->clock.at_shard = conn->clock.value;
+    restore(conn);
+}
+
+static void ask(struct sl_shard_conn *conn, struct sl_message *message,
+                sl_session_answer_fn *answer)
+{
+    conn->restore.asked = true;
+    message->id = sl_frame_id(conn->shard, 0);
+    sl_session_request(conn->reactor->session, message, ANSWER_TIMEOUT_NS, answer, conn);
+}
+
+static bool must_join(const struct sl_shard_conn *conn)
+{
+    return conn->clock.is_agreed && !conn->clock.is_finished &&
+           (!conn->clock.is_counted || conn->clock.at_shard != conn->clock.value);
+}
+
+/* Sends the next request that restores the shard's state; opens the connection after the last. Does
+ * nothing while an answer is outstanding or without a connection. */
+static void restore(struct sl_shard_conn *conn)
+{
+    if (conn->state != SL_SHARD_CONN_RESTORING || conn->restore.asked) {
+        return;
+    }
+    const struct sl_client_io *io = conn->io;
+    if (conn->restore.table < io->tables.count) {
+        struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
+        message.table_open.spec = io->tables.items[conn->restore.table].spec;
+        message.table_open.table_id = io->tables.items[conn->restore.table].id;
+        ask(conn, &message, shard_conn_restore_table_opened);
+    } else if (must_join(conn)) {
+        struct sl_message message = {.kind = SL_MESSAGE_JOIN, .clock = conn->clock.value};
+        ask(conn, &message, shard_conn_restore_joined);
+    } else if (conn->clock.is_agreed || io->options->hello.role != SL_MESSAGE_ROLE_WORKER) {
+        conn->restore.pending = false;
+        conn->state = SL_SHARD_CONN_OPEN;
+        sl_log_info("%s: knows this client again", conn->name);
+        sl_shard_conn_pump(conn);
+    } /* else the start calls sl_shard_conn_set_clock */
+}
+
+void sl_shard_conn_set_clock(struct sl_shard_conn *conn, uint32_t clock)
+{
+    conn->clock.is_agreed = true;
+    conn->clock.is_finished = clock == SL_REQUEST_CLOCK_FINISHED;
+    conn->clock.value = conn->clock.is_finished ? 0 : clock;
+    restore(conn);
 }

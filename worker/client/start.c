@@ -246,8 +246,6 @@ static int take_ios(struct sl_client *client, const struct sl_client_setup *setu
         client->ios[i].reactor = setup->reactors[i];
         client->ios[i].index = i;
         client->ios[i].io_count = client->io_count;
-        client->ios[i].first_shard = i < client->first_io ? UINT32_MAX : i - client->first_io;
-        client->ios[i].shard_stride = client->io_count - client->first_io;
         client->ios[i].options = &client->io_options;
     }
     sl_client_metrics_init(client);
@@ -304,17 +302,31 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
 
 /* The stages */
 
+/* Returns the number of reactors of the servers before this task; UINT32_MAX: of all. */
+static uint32_t count_reactors(const struct sl_message_cluster *cluster, uint32_t before)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < cluster->ps_count && cluster->ps[i].task_index < before; i++) {
+        const struct sl_message_ps *ps = &cluster->ps[i];
+        count += ps->reactor_count != 0 ? ps->reactor_count : ps->shard_count;
+    }
+    return count;
+}
+
+/* The shards of a reactor are on one client_io. */
 static int fill_conn(struct sl_client *client, struct sl_shard_conn *conn)
 {
     struct sl_reason reason;
     conn->shard = (uint32_t)(conn - client->conns);
-    conn->io = &client->ios[sl_client_io_index(client, conn->shard)];
     int err = sl_shard_conn_find_address(&client->io_options, &client->cluster, conn->shard,
                                          &conn->address, &reason);
     if (err != 0) {
         return sl_reason_report(err, "client: data endpoint of ps/%u: %s",
                                 client->cluster.placements[conn->shard].primary, reason.text);
     }
+    const uint32_t reactor =
+        count_reactors(&client->cluster, conn->address.server_task) + conn->address.reactor;
+    conn->io = &client->ios[client->first_io + reactor % (client->io_count - client->first_io)];
     sl_shard_conn_set_name(conn);
     return 0;
 }
@@ -344,7 +356,7 @@ static void log_unusable_paths(const struct sl_client *client)
 static bool reaches_over(const struct sl_client *client, enum sl_endpoint_scheme scheme)
 {
     for (uint32_t i = 0; i < client->shard_count; i++) {
-        const struct sl_shard_address *address = &client->conns[i].address;
+        const struct sl_reactor_address *address = &client->conns[i].address;
         if (address->endpoint.scheme == scheme ||
             (address->has_preferred && address->preferred.scheme == scheme)) {
             return true;
@@ -358,22 +370,23 @@ static void share_devices(struct sl_client *client)
 {
     struct sl_client_io_options *options = &client->io_options;
     const uint32_t ios = client->io_count - client->first_io;
+    const uint32_t reactors = count_reactors(&client->cluster, UINT32_MAX);
     if (options->devices == NULL) {
         return;
     }
     options->uses_devices = reaches_over(client, SL_ENDPOINT_DPDK);
     sl_dpdk_device_list_share(options->devices, client->first_io,
-                              (uint16_t)(ios < client->shard_count ? ios : client->shard_count));
+                              (uint16_t)(ios < reactors ? ios : reactors));
 }
 
 /* Sets log_owner. Iterates downwards, so that the first shard of each scheme wins. */
 static void choose_log_owners(struct sl_client *client)
 {
     for (uint32_t i = client->shard_count; i > 0; i--) {
-        const struct sl_shard_address *address = &client->conns[i - 1].address;
+        const struct sl_reactor_address *address = &client->conns[i - 1].address;
         if (address->has_preferred) {
             client->io_options.log_owner[address->preferred.scheme] =
-                sl_client_io_index(client, i - 1);
+                client->conns[i - 1].io->index;
         }
     }
 }

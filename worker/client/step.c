@@ -552,7 +552,7 @@ static int encode(struct sl_step *step)
     while (err == 0 && (shard = sl_encode_next(&plan, shard)) < client->shard_count) {
         struct sl_encode_list list = {0};
         err = sl_encode_shard(&plan, shard, &list);
-        append(&step->substeps[sl_client_io_index(client, shard)], &list);
+        append(&step->substeps[client->conns[shard].io->index], &list);
         shard++;
     }
     return err;

@@ -162,8 +162,9 @@ static bool is_worth_waiting(const struct sl_substep *substep)
     uint32_t count = 0;
     for (const struct sl_request *at = substep->requests.first; at != NULL; at = at->next) {
         const struct sl_shard_conn *conn = sl_client_io_conn(substep->io, at->shard);
-        if (!at->over && (sl_flags_has(at->waits, SL_REQUEST_TAIL_UNSENT) ||
-                          !conn->path.direct_replies || conn->state != SL_SHARD_CONN_OPEN)) {
+        if (!at->over &&
+            (sl_flags_has(at->waits, SL_REQUEST_TAIL_UNSENT) || conn->state != SL_SHARD_CONN_OPEN ||
+             !conn->reactor->path.direct_replies)) {
             return false;
         }
         count += at->over ? 0 : 1;

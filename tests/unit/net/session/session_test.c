@@ -73,7 +73,7 @@ SESSION_CASE(session_open__names_both_versions, SL_MESSAGE_PURPOSE_CONTROL)
     session_fixture_until(fixture, session_fixture_is_closed);
     assert_int_equal(fixture->closed_err, SL_ERR_VERSION);
     assert_non_null(strstr(fixture->closed_reason, "version 9 as test 1"));
-    assert_non_null(strstr(fixture->closed_reason, "version 2"));
+    assert_non_null(strstr(fixture->closed_reason, "version 3"));
 }
 
 /* A frame header of another version, as the next version of a ps would send it. */
@@ -87,7 +87,7 @@ SESSION_CASE(session_open__names_the_version_of_another_frame, SL_MESSAGE_PURPOS
     }
     session_fixture_until(fixture, session_fixture_is_closed);
     assert_int_equal(fixture->closed_err, SL_ERR_VERSION);
-    assert_non_null(strstr(fixture->closed_reason, "version 12, this program version 2"));
+    assert_non_null(strstr(fixture->closed_reason, "version 12, this program version 3"));
 }
 
 SL_CASE(session_open__ends_on_frames_out_of_place)

@@ -654,7 +654,7 @@ CASE(join__is_waited_for_by_a_coordinator_without_records)
     expect_nothing(f);
     assert_int_equal(hello_joining(f, 13, 2, false), 2);
     come_back(f, 2, 0, 3); /* here */
-    expect_shards(f, "0:e3 1>- 1:e1 0>- 2:e3 2>- 3:e1 1>-");
+    expect_shards(f, "0:e4 1>- 1:e1 0>- 2:e4 2>- 3:e1 1>-");
     pass(f, 2 * SECOND, three);
     expect_nothing(f);
 }
@@ -670,5 +670,5 @@ CASE(join__is_not_waited_for_longer_than_a_lease)
     expect(f, "11#1 waiting for a server that has joined");
     assert_false(is_sent(f, "1", "cluster"));
     pass(f, 2 * SECOND, three);
-    expect_shards(f, "0:e3 1>- 1:e1 0>- 2:e4 1>- 3:e1 1>-");
+    expect_shards(f, "0:e4 1>- 1:e1 0>- 2:e4 1>- 3:e1 1>-");
 }

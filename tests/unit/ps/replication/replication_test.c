@@ -25,17 +25,15 @@ PAIR_CASE(replica__nobody_is_welcomed_before_there_is_a_backup)
                                             .purpose = SL_MESSAGE_PURPOSE_DATA,
                                             .role = SL_MESSAGE_ROLE_CLIENT,
                                             .client_id = 7};
-    stepped_connect(peer);
-    const struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .id = 1, .hello = peer->hello};
-    stepped_tell(peer, &hello);
+    assert_int_equal(stepped_again(peer)->error.err, SL_ERR_AGAIN);
     turns(pair, 100);
-    assert_int_equal(peer->answer_count, 0);
+    assert_int_equal(stepped_attach(peer)->error.err, SL_ERR_AGAIN);
     assert_int_equal(pair->in_sync_count, 0);
     tell(pair, pair->backup, 1, false, false); /* until now it had not heard of the epoch */
     stepped_pass(&pair->stepped, 3 * SL_CLOCK_NS_PER_S);
     assert_int_equal(pair->in_sync_count, 1);
     assert_int_equal(pair->epoch, 1);
-    assert_int_equal(peer->answer.kind, SL_MESSAGE_WELCOME);
+    assert_int_equal(stepped_attach(peer)->kind, SL_MESSAGE_WELCOME);
 }
 
 PAIR_CASE(replica__a_backup_that_never_comes_is_given_up)

@@ -66,7 +66,7 @@ static bool newest_has_sink;
 static void observe(struct server_fixture *fixture, uint32_t index)
 {
     const struct sl_server *server = fixture->servers[index];
-    conn_count = server->conn_count;
+    conn_count = server->host->conn_count;
     newest_has_sink = !sl_list_empty(&server->host->conns) &&
                       sl_server_conn_of(server->host->conns.head.next)->sink.buffer != NULL &&
                       sl_server_conn_of(server->host->conns.head.next)->conn->state == SL_CONN_OPEN;

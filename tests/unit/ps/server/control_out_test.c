@@ -90,7 +90,7 @@ CASE(server_send__tells_everyone_what_finds_no_room_at_once)
         assert_int_equal(world->members[i].answer.kind, SL_MESSAGE_HEARTBEAT);
     }
     assert_true(sl_list_empty(&server->host->pending.control));
-    assert_int_equal(server->conn_count, MEMBERS);
+    assert_int_equal(server->host->conn_count, MEMBERS);
 }
 
 /* Nobody asked for these: their number does not make who gets them one that floods. */
@@ -108,7 +108,7 @@ CASE(server_send__of_many_losses_closes_nobody)
         assert_int_equal(world->members[i].answer_count, 1500);
         assert_int_equal(world->members[i].answer.expired.task_index, 1499);
     }
-    assert_int_equal(world->stepped.server->conn_count, MEMBERS);
+    assert_int_equal(world->stepped.server->host->conn_count, MEMBERS);
 }
 
 /* What waits for a member that is gone is forgotten. */
@@ -125,7 +125,7 @@ CASE(server_send__forgets_who_has_gone)
         sl_transport_disconnect(world->members[i].link->conn);
     }
     stepped_turns(&world->stepped, 100);
-    assert_int_equal(world->stepped.server->conn_count, 0);
+    assert_int_equal(world->stepped.server->host->conn_count, 0);
     assert_true(sl_list_empty(&world->stepped.server->host->pending.control));
 }
 
@@ -134,6 +134,6 @@ CASE(server_close_peer__closes_it)
     struct sl_server_conn *conn = sl_server_conn_of(world->stepped.server->host->conns.head.next);
     sl_server_close_peer(NULL, (uintptr_t)conn, "another has taken its place");
     stepped_turns(&world->stepped, 50);
-    assert_int_equal(world->stepped.server->conn_count, MEMBERS - 1);
+    assert_int_equal(world->stepped.server->host->conn_count, MEMBERS - 1);
     assert_null(world->members[MEMBERS - 1].link);
 }

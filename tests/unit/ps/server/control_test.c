@@ -34,14 +34,17 @@ static struct sl_message_hello data_hello(uint32_t shard)
 
 #define CASE(name) SERVER_CASE(name, setup, true, false)
 
-SERVER_CASE(server_hello__waits_for_the_shards_number, setup, true, true)
+/* Until then no shard can be attached; the connection stays. */
+SERVER_CASE(server_attach__needs_the_shards_number, setup, true, true)
 {
     struct peer *peer = peer_connect(fixture);
-    struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .hello = data_hello(1)};
-    hello.hello.protocol_version = SL_FRAME_PROTOCOL_VERSION;
-    peer_send_message(peer, &hello);
+    const struct sl_message_hello hello = data_hello(1);
+    const struct sl_message attach = {.kind = SL_MESSAGE_ATTACH, .id = 79};
+    struct sl_message answer = peer_hello(peer, &hello);
+    assert_int_equal(answer.kind, SL_MESSAGE_ERROR);
+    assert_int_equal(answer.error.err, SL_ERR_AGAIN);
     server_fixture_number(fixture);
-    struct sl_message answer;
+    peer_send_message(peer, &attach);
     peer_receive_message(peer, &answer);
     assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
     assert_int_equal(answer.welcome.shard, 1);

@@ -213,9 +213,11 @@ void peer_send_frame(struct peer *peer, struct sl_frame frame, const void *paylo
 void peer_send_message(struct peer *peer, const struct sl_message *message)
 {
     uint8_t payload[4096];
-    size_t bytes = sl_message_encoded_bytes(message);
+    struct sl_message named = *message;
+    named.id = sl_frame_id(sl_frame_shard(peer->next_id), message->id);
+    size_t bytes = sl_message_encoded_bytes(&named);
     assert_true(bytes <= sizeof payload);
-    sl_message_encode(message, payload);
+    sl_message_encode(&named, payload);
     peer_send_frame(peer,
                     (struct sl_frame){.type = SL_FRAME_CONTROL, .payload_bytes = (uint32_t)bytes},
                     payload);
@@ -268,6 +270,8 @@ void peer_receive_message(struct peer *peer, struct sl_message *out)
     assert_true(peer_receive(peer));
     assert_int_equal(peer->header.type, SL_FRAME_CONTROL);
     assert_int_equal(sl_message_decode(peer->payload, peer->header.payload_bytes, out), 0);
+    assert_true(out->id == 0 || sl_frame_shard(out->id) == sl_frame_shard(peer->next_id));
+    out->id = sl_frame_number(out->id);
 }
 
 void peer_expect_end(struct peer *peer)
@@ -298,6 +302,14 @@ struct sl_message peer_hello(struct peer *peer, const struct sl_message_hello *h
     struct sl_message answer;
     peer_receive_message(peer, &answer);
     assert_int_equal(answer.id, 77);
+    if (hello->purpose != SL_MESSAGE_PURPOSE_DATA || answer.kind != SL_MESSAGE_WELCOME) {
+        return answer;
+    }
+    peer->next_id = sl_frame_id(hello->shard, 1);
+    const struct sl_message attach = {.kind = SL_MESSAGE_ATTACH, .id = 78};
+    peer_send_message(peer, &attach);
+    peer_receive_message(peer, &answer);
+    assert_int_equal(answer.id, 78);
     return answer;
 }
 

@@ -18,7 +18,7 @@ TWO_CASE(server_session__of_another_process_is_refused_while_the_first_is_there)
     assert_int_equal(answer->kind, SL_MESSAGE_ERROR);
     assert_int_equal(answer->error.err, SL_ERR_AGAIN);
     assert_non_null(strstr(answer->error.text, "worker/3"));
-    stepped_expect_end(other);
+    stepped_break(other);
     stepped_break(&world->first);
     assert_int_equal(stepped_again(other)->kind, SL_MESSAGE_WELCOME); /* it is away */
     assert_false(other->answer.welcome.resumed);

@@ -118,7 +118,7 @@ CASE(server_drain__ends_connections_of_both)
     stepped_expect_end(&world->far);
     stepped_turns(&world->stepped, 50);
     assert_true(drained);
-    assert_int_equal(world->stepped.server->conn_count, 0);
+    assert_int_equal(world->stepped.server->host->conn_count, 0);
 }
 
 /* As many as come, one after the other, in one place or in two: each is carried out when it is

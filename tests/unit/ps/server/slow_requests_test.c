@@ -40,7 +40,7 @@ TWO_CASE(slow__shows_that_a_pull_waited_for_a_clock)
     const uint64_t now = world->stepped.pair.now_ns;
     stepped_tick_done(&world->second, 1, 0);
     (void)stepped_reply(&world->first, 2);
-    stepped_turns(&world->stepped, 4);
+    stepped_turns(&world->stepped, 20);
     assert_int_equal(slow->count, 1);
     const struct sl_server_slow_request *request = &slow->requests[0];
     assert_true(request->client.has_clock);

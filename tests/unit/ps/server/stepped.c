@@ -232,12 +232,22 @@ const struct sl_message *stepped_ask(struct stepped_peer *peer, const struct sl_
     return &peer->answer;
 }
 
+const struct sl_message *stepped_attach(struct stepped_peer *peer)
+{
+    const struct sl_message attach = {.kind = SL_MESSAGE_ATTACH, .id = sl_frame_id(peer->shard, 2)};
+    return stepped_ask(peer, &attach);
+}
+
 static const struct sl_message *say_hello(struct stepped_peer *peer)
 {
     stepped_connect(peer);
     struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .id = 1, .hello = peer->hello};
     hello.hello.shard = asks_behind(peer) ? 0 : peer->hello.shard;
-    return stepped_ask(peer, &hello);
+    const struct sl_message *answer = stepped_ask(peer, &hello);
+    if (peer->hello.purpose != SL_MESSAGE_PURPOSE_DATA || answer->kind != SL_MESSAGE_WELCOME) {
+        return answer;
+    }
+    return stepped_attach(peer);
 }
 
 void stepped_join(struct stepped_peer *peer, struct stepped *world, uint32_t worker,

@@ -54,6 +54,7 @@ struct stepped_link {
 struct stepped_peer {
     struct stepped *world;
     struct sl_message_hello hello;
+    uint32_t shard;            /* to attach */
     bool path, bypass;         /* by shared memory, by a device; set before it joins */
     void *reply_buffer;        /* where long replies go instead of `sink`; NULL: nowhere */
     struct stepped_link *link; /* NULL: it has ended */
@@ -91,6 +92,10 @@ void stepped_join(struct stepped_peer *peer, struct stepped *world, uint32_t wor
 
 /* Connects anew, as the same client, without closing what was there, and is welcomed; or answered
  * something else. */
+/* Attaches peer->shard; returns the answer. After a hello with purpose DATA, stepped_join and
+ * stepped_again do it. */
+const struct sl_message *stepped_attach(struct stepped_peer *peer);
+
 const struct sl_message *stepped_again(struct stepped_peer *peer);
 
 /* Closes the connection without a goodbye; the server has seen the end when it returns. */

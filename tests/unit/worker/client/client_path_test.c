@@ -139,7 +139,7 @@ PEER_CASE(io_lend__tells_the_transport_that_shares)
     const struct sl_client_io *io = &world->client->ios[0];
     assert_int_equal(world->path.registered_count, 2); /* the outbox, and what steps send */
     assert_true(path_is_registered(world, io->memory.shared_outbox.base));
-    assert_ptr_equal(world->client->conns[0].path.outbox, &io->memory.shared_outbox);
+    assert_ptr_equal(world->client->conns[0].reactor->path.outbox, &io->memory.shared_outbox);
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     assert_true(path_is_registered(world, path_rows));
     assert_true(sl_client_io_has_exported(io, SL_ENDPOINT_SHM, path_rows, NEAR_LENT_BYTES));
@@ -204,7 +204,7 @@ PEER_CASE(part__ends_the_connection_before_it_gives_up_a_buffer)
         assert_int_equal(world->data_connections, 1);
         peer_turn(world);
     }
-    assert_null(sl_session_conn(world->client->conns[0].session));
+    assert_null(sl_session_conn(world->client->conns[0].reactor->session));
     peer_expect(world, step, SL_ERR_DEADLINE, "deadline of 500 ms passed");
     world->manner = PEER_CORRECT;
     peer_expect(world, path_submit_pull(world, path_rows, 10), 0, "");

@@ -100,12 +100,18 @@ static void answer_control(struct peer_world *world, struct sl_conn *conn,
     struct sl_message_ps ps = {.shard_count = 1};
     struct sl_message_placement placement = {.epoch = 1};
     struct sl_message answer = {.id = message->id};
-    if (message->kind != SL_MESSAGE_HELLO && conn == world->data) {
+    const bool is_greeting =
+        message->kind == SL_MESSAGE_HELLO || message->kind == SL_MESSAGE_ATTACH;
+    if (!is_greeting && conn == world->data) {
         note(world, conn)->kind = message->kind;
     }
     switch (message->kind) {
     case SL_MESSAGE_HELLO:
         greet(world, conn, message, &answer);
+        break;
+    case SL_MESSAGE_ATTACH:
+        answer.kind = SL_MESSAGE_WELCOME;
+        answer.welcome = world->welcome;
         break;
     case SL_MESSAGE_REGISTER:
         world->registered++;

@@ -73,7 +73,7 @@ SL_CASE(link_find_place__takes_the_nearest)
         struct sl_message_placement placement = {.epoch = 1};
         const struct sl_message_cluster cluster = {
             .ps = &ps, .ps_count = 1, .placements = &placement, .shard_count = 1};
-        struct sl_shard_address place;
+        struct sl_reactor_address place;
         char text[SL_LIMIT_ENDPOINT_BYTES];
         assert_int_equal(sl_shard_conn_find_address(&options, &cluster, 0, &place, NULL), 0);
         sl_endpoint_format(&place.endpoint, text, sizeof text);
@@ -93,7 +93,7 @@ SL_CASE(link_find_place__refuses_dpdk_alone_without_a_device)
     struct sl_message_placement placement = {.epoch = 1};
     const struct sl_message_cluster cluster = {
         .ps = &ps, .ps_count = 1, .placements = &placement, .shard_count = 1};
-    struct sl_shard_address place;
+    struct sl_reactor_address place;
     struct sl_reason reason;
     assert_int_equal(sl_shard_conn_find_address(&options, &cluster, 0, &place, &reason),
                      SL_ERR_INVALID);
@@ -109,7 +109,7 @@ SL_CASE(link_find_place__refuses_rdma_alone_with_tls)
     struct sl_message_placement placement = {.epoch = 1};
     const struct sl_message_cluster cluster = {
         .ps = &ps, .ps_count = 1, .placements = &placement, .shard_count = 1};
-    struct sl_shard_address place;
+    struct sl_reactor_address place;
     struct sl_reason reason;
     assert_int_equal(sl_shard_conn_find_address(&options, &cluster, 0, &place, &reason),
                      SL_ERR_INVALID);
@@ -211,7 +211,7 @@ PEER_CASE(io_share__registers_all_that_is_sent_and_received)
     assert_true(path_is_registered(world, io->memory.buffers.base));
     assert_true(path_is_registered(world, sl_send_arena_shared(io->options->send_arena)->base));
     assert_int_equal(world->path.registered_count, 3);
-    assert_ptr_equal(world->client->conns[0].path.outbox, &io->memory.outbox);
+    assert_ptr_equal(world->client->conns[0].reactor->path.outbox, &io->memory.outbox);
     /* The caller's, which no other process can map, too. */
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     assert_true(path_is_registered(world, path_rows));
@@ -327,7 +327,6 @@ static void ask_for_rdma(struct peer_world *world, char *words, size_t bytes)
         ios[i].reactor = world->reactors[1];
         ios[i].index = i;
         ios[i].options = &options;
-        ios[i].first_shard = i;
     }
     for (uint32_t i = 0; i < 9; i++) {
         assert_null(sl_client_io_preferred_transport(&ios[2 - i % 2], SL_ENDPOINT_RDMA));
