@@ -99,7 +99,7 @@ SCHEMA = {
         "segment_get": (27, "SegmentGet"), "segment": (28, "Segment"), "buffer_added": (29, "BufferAdded"),
         "buffer_gone": (30, "BufferGone"), "buffer_released": (31, "BufferReleased"),
         "notice": (32, "Notice"), "notice_taken": (33, "NoticeTaken"), "fence": (34, "Fence"),
-        "fenced": (35, "Fenced"), "report": (36, "bytes"), "attach": (45, "Attach")},
+        "fenced": (35, "Fenced"), "report": (36, "bytes"), "attach": (47, "Attach")},
     "Attach": {},
     "Hello": {
         "protocol_version": (1, "uint"), "purpose": (2, "uint"), "role": (3, "uint"),
