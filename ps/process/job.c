@@ -40,7 +40,8 @@ void sl_process_on_ended(void *ctx, const char *why)
     char *text = process->job.why[SL_COORDINATOR_ENDING];
     if (text[0] == '\0') {
         (void)snprintf(text, sizeof process->job.why[0], "%s", why[0] == '\0' ? "no more" : why);
-        tell_main(process, main_ended, sl_process_hosted_is_empty(process), 0);
+        tell_main(process, main_ended,
+                  process->shards.has_joined && sl_process_hosted_is_empty(process), 0);
     }
 }
 
