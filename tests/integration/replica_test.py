@@ -230,8 +230,8 @@ class Checkpoints(ReplicaTest):
 
     def again(self, *flags, replicas=1):
         """All ps are started again."""
-        self.cluster._extra = ["--lease", LEASE_S, *self.flags, "--restore", "newest", *flags]
-        self.cluster._extra += ["--replicas", 1] if replicas else []
+        self.cluster.start_flags = ["--lease", LEASE_S, *self.flags, "--restore", "newest", *flags]
+        self.cluster.start_flags += ["--replicas", 1] if replicas else []
         self.cluster.ps = [self.cluster.start_ps(i) for i in range(3)]
         self.in_sync = 0
         for ps in self.cluster.ps:

@@ -30,7 +30,7 @@ class Cluster:
         self.control, self.data = None, []
         if proxied:
             self._start_proxies()
-        self._extra = ["--lease", lease_s, *extra]
+        self.start_flags = ["--lease", lease_s, *extra]
         self._env = {"NETWORK_PS_CORE_NUMBER": str(reactors)}
         self.ps = [self.start_ps(i) for i in range(ps_count)]
 
@@ -77,7 +77,7 @@ class Cluster:
 
     def extend(self, *flags):
         """More flags for the ps that are started from now on."""
-        self._extra = [*self._extra, *flags]
+        self.start_flags = [*self.start_flags, *flags]
 
     def start_ps(self, index):
         """Starts ps `index`; the one that ran before must have ended."""
@@ -90,7 +90,7 @@ class Cluster:
         return self.test.start(
             "starling-ps", "--ps-hosts", hosts, "--worker-hosts",
             ",".join("abcdefgh"[:self.worker_count]), "--endpoint-map", path, "--job-name", "ps",
-            "--task-index", index, *self._extra, env=self._env)
+            "--task-index", index, *self.start_flags, env=self._env)
 
     def drain(self):
         self.test.drain(self.ps)
