@@ -218,7 +218,7 @@ class KilledPs(FaultTest):
         harness.wait_lines(workers, "loss")
         cluster.ps[1].signal(signal.SIGKILL)
         for worker, number in zip(workers, (signal.SIGTERM, signal.SIGINT)):
-            worker.wait_line("ps/1 shard ")
+            worker.wait_line("ps/1 reactor ")
             worker.signal(number)
         for worker, number in zip(workers, (signal.SIGTERM, signal.SIGINT)):
             self.assert_ends(worker, "exits without a goodbye", status=128 + number)

@@ -57,8 +57,8 @@ class Load:
     def __init__(self, coordinator, seed):
         self._seed = seed
         self._client = Client(coordinator)
-        self._places = [(ps["data_endpoint"], shard) for ps in self._client.cluster["ps"]
-                        for shard in range(ps["shard_count"])]
+        servers = {ps["task_index"]: ps for ps in self._client.cluster["ps"]}
+        self._places = [servers[place["primary"]] for place in self._client.cluster["placements"]]
         count = len(self._places)
         self._bsp = self._client.open(name="bsp", kind=DENSE, length=count * 512 * 1024,
                                       consistency={"mode": BSP, "worker_count": 2},
@@ -67,8 +67,9 @@ class Load:
         self.refusals = []  # texts of the first refusal of each kind on each shard
 
     def _connect(self, place, role=ROLE_CLIENT, task=0):
-        endpoint, shard = self._places[place]
-        return Connection(endpoint, PURPOSE_DATA, role=role, task_index=task, shard=shard)
+        server = self._places[place]
+        return Connection(server["data_endpoint"], PURPOSE_DATA, role=role, task_index=task,
+                          shard=place, reactor=place % (server["reactor_count"] or 1))
 
     def _key(self, place, number):
         return (place << 64) // len(self._places) + 1 + number

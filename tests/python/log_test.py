@@ -65,7 +65,7 @@ class Lines(unittest.TestCase):
             with self.assertRaises(KeyboardInterrupt):
                 os.kill(self.cluster.pids[1], signal.SIGKILL)
                 table.pull(range(100), timeout=5)  # leave() waits for the interrupted step
-        self.assertRegex("\n".join(logs.output), "(?m)^WARNING:starling:ps/1 shard [1-9] .*: connection lost: ")
+        self.assertRegex("\n".join(logs.output), "(?m)^WARNING:starling:ps/1 reactor [0-9] .*: connection lost: ")
 
     def test_full_pipe_drops_lines_and_counts_them(self):
         client = self.cluster.connect()
@@ -100,7 +100,7 @@ class Programs(unittest.TestCase):
         return script.stderr
 
     def test_without_configuration(self):
-        self.assertRegex(self.errors_of(""), "(?m)^ps/0 shard 0 .*: connection lost: ")
+        self.assertRegex(self.errors_of(""), "(?m)^ps/0 reactor 0 .*: connection lost: ")
 
     def test_level_of_the_logger(self):
         self.assertEqual(self.errors_of("logging.getLogger('starling').setLevel('ERROR')"), "")
@@ -108,13 +108,13 @@ class Programs(unittest.TestCase):
     def test_format_and_end_of_the_interpreter(self):
         """Lines that were logged just before the end are not lost."""
         setup = "logging.basicConfig(format='%(name)s %(levelname)s %(message)s')"
-        self.assertRegex(self.errors_of(setup), "(?m)^starling WARNING ps/0 shard 0 .*: connection lost: ")
+        self.assertRegex(self.errors_of(setup), "(?m)^starling WARNING ps/0 reactor 0 .*: connection lost: ")
 
     def test_forked_process(self):
         """It has a logging of its own once it connects, and its end does not end its parent's."""
         errors = self.errors_of("logging.basicConfig(format='parent %(message)s')", FORK + "cluster.close()")
-        self.assertRegex(errors, "(?m)^parent ps/0 shard 0 .*: connection lost: ")
-        self.assertRegex(errors, "(?m)^child ps/0 shard 0 .*: connection lost: ")
+        self.assertRegex(errors, "(?m)^parent ps/0 reactor 0 .*: connection lost: ")
+        self.assertRegex(errors, "(?m)^child ps/0 reactor 0 .*: connection lost: ")
 
 
 if __name__ == "__main__":
