@@ -23,7 +23,7 @@ const char *sl_process_replica_flaw(const struct sl_process_options *options)
                : NULL;
 }
 
-/* Reports to the coordinator */
+/* What the coordinator is told */
 
 static struct sl_message_replica_report report_of(const struct sl_process_hosted *hosted)
 {
@@ -117,7 +117,7 @@ static void reactor_0_started(void *ctx, uint64_t a, uint64_t b)
     sl_process_hosted_started(((struct sl_process_hosted *)ctx)->process);
 }
 
-/* Of the start: restores checkpoint `restore`, if that is not 0. */
+/* At the start: restores checkpoint `restore`, if that is not 0. */
 static void create_first(void *ctx, uint64_t restore, uint64_t b)
 {
     struct sl_process_hosted *hosted = ctx;
@@ -142,7 +142,7 @@ static void create_failed(void *ctx, uint64_t a, uint64_t b)
     }
 }
 
-/* Later: the backup of a shard, or one that moves here. */
+/* After the start: the backup of a shard, or a shard that moves here. */
 static void create_later(void *ctx, uint64_t tables_bytes, uint64_t b)
 {
     struct sl_process_hosted *hosted = ctx;
@@ -169,16 +169,20 @@ static void hosted_ended(void *ctx)
     if (hosted->end.returns) {
         hosted->end.returns = false;
         create_later(hosted, hosted->tables_bytes, 0);
-        if (hosted->server != NULL && hosted->process->shards.server.hooks != NULL) {
+        if (hosted->server != NULL && hosted->end.config.epoch != 0) {
             sl_replication_set_config(hosted->server, &hosted->end.config);
         }
     }
 }
 
-static void end_here(void *ctx, uint64_t a, uint64_t b)
+/* is_own: not the cluster says it, but the shard's replication. */
+static void end_here(void *ctx, uint64_t is_own, uint64_t b)
 {
     struct sl_process_hosted *hosted = ctx;
-    hosted->end.returns = false;
+    if (is_own == 0) {
+        hosted->end.returns = false;
+        hosted->end.config.epoch = 0;
+    }
     if (hosted->server != NULL && !hosted->end.is_ending) {
         hosted->end.is_ending = true;
         sl_server_retire(hosted->server, hosted_ended, hosted);
@@ -220,8 +224,8 @@ static bool fill_backup(const struct sl_process_hosted *hosted, struct sl_replic
                         config->backup.scheme == SL_ENDPOINT_TCP;
     if (!is_tcp || hosted->process->shards.server.hooks == NULL) {
         sl_log_error("shard %u cannot be copied to ps/%u: %s", hosted->shard, config->backup_task,
-                     is_tcp ? "the state of its KV handler is not known"
-                            : "that has no endpoint of tcp");
+                     is_tcp ? "it has a KV handler, whose state is not known"
+                            : "that server has no TCP endpoint");
     }
     return is_tcp && hosted->process->shards.server.hooks != NULL;
 }
@@ -231,7 +235,7 @@ static void tell_config(struct sl_process_hosted *hosted)
     struct sl_process *process = hosted->process;
     struct new_config *new = malloc(sizeof *new);
     if (new == NULL) {
-        sl_log_error("no memory for the role of shard %u: this server ends", hosted->shard);
+        sl_log_error("no memory to change the role of shard %u: this server ends", hosted->shard);
         sl_process_answer(&process->cores[0], SL_ERR_NO_MEMORY);
         return; /* the process stops: the next epoch may never come, but the backups continue */
     }
@@ -245,6 +249,7 @@ static void tell_config(struct sl_process_hosted *hosted)
         new->config.has_backup = fill_backup(hosted, &new->config);
         hosted->report =
             new->config.has_backup ? SL_PROCESS_REPORT_NOTHING : SL_PROCESS_REPORT_FAILED;
+        process->shards.has_news = process->shards.has_news || !new->config.has_backup;
     }
     if (process->shards.server.hooks == NULL) {
         free(new);
@@ -263,7 +268,7 @@ static void set_limit(void *ctx, uint64_t tables_bytes, uint64_t b)
 }
 
 /* Divides the memory for tables among the shards that are here and, if `more`, another one. Returns
- * false if they would be too many, or one of them has more already. */
+ * false if each would get too little, or, with `more`, less than some shard uses already. */
 static bool divide_memory(struct sl_process *process, bool more)
 {
     const struct sl_process_options *options = &process->options;
@@ -371,7 +376,7 @@ static void drop_here(void *ctx, uint64_t table, uint64_t b)
     }
 }
 
-/* Passes the ids of dropped tables that are new to all servers, which exist after the join. */
+/* Passes the ids of tables that were dropped since to all servers. Only after the join. */
 static void post_dropped(struct sl_process *process, const struct sl_message_dropped *dropped)
 {
     for (uint32_t id = 0; dropped->has_bits && id < SL_LIMIT_TABLES; id++) {
@@ -417,13 +422,14 @@ void sl_process_placement_join(struct sl_process *process, uint64_t restore)
             tell_config(hosted);
         }
     }
+    (void)divide_memory(process, false);
     process->shards.starts_left += sl_process_restore_is_needed(process) ? 1 : 0;
     post_dropped(process, sl_agent_dropped(process->agent));
     tell_member(process, false);
     sl_process_hosted_started(process);
 }
 
-/* Reports of the shards */
+/* What the shards report */
 
 static void state_changed(void *ctx, uint64_t epoch, uint64_t in_sync)
 {
@@ -453,7 +459,7 @@ void sl_process_on_replica_failed(void *ctx, int err)
     struct sl_process_hosted *hosted = ctx;
     if (err == SL_ERR_REFUSED) {
         sl_reactor_post(hosted->core->reactor, hosted->core->index,
-                        (struct sl_mail){.run = end_here, .ctx = hosted});
+                        (struct sl_mail){.run = end_here, .ctx = hosted, .a = 1});
     } else {
         sl_process_answer(hosted->core, err);
     }
