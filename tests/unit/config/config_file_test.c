@@ -187,7 +187,7 @@ CASE(config_file__refuses_keys_and_values_with_their_place)
          "[server]\nleese = 1s\n",
          {":2: unknown key leese in [server]", "did you mean lease?"}},
         {SL_PROGRAM_PS, "[all]\nbatch-size = 1\n", {":2: unknown key batch-size in [all]"}},
-        {SL_PROGRAM_PS, "[server]\njoin = 1\n", {":2: unknown key join"}},
+        {SL_PROGRAM_PS, "[server]\nepochs = 1\n", {":2: unknown key epochs"}},
         {SL_PROGRAM_PS, "[server]\nconfig = f\n", {":2: config is a flag, and no key"}},
         {SL_PROGRAM_PS, "[all]\nlease = soon\n", {":2: lease=soon: accepts a duration from 100ms"}},
         {SL_PROGRAM_PS,

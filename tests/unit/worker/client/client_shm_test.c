@@ -95,10 +95,10 @@ static void expect_fallback(void)
     capture_end(&capture);
     fixture_expect_ways(client, false);
     snprintf(expected, sizeof expected,
-             "ps/0 shard 1: not through shm://%s: refused; over tcp://%s\n",
+             "ps/0 reactor 1: not through shm://%s: refused; over tcp://%s\n",
              sl_cluster_coordinator(cluster), sl_cluster_coordinator(cluster));
     assert_int_equal(count_of(capture.text, expected), 1);
-    assert_int_equal(count_of(capture.text, "ps/0 shard 0: not through "), 1);
+    assert_int_equal(count_of(capture.text, "ps/0 reactor 0: not through "), 1);
     pull_one(client);
     sl_client_destroy(&client);
 }
