@@ -17,7 +17,7 @@ static void draw_size(struct sl_sim_plan *plan, uint64_t *random)
      * for them. */
     static const struct size sizes[] = {{1, 1, 12}, {1, 2, 12}, {2, 2, 10}, {2, 3, 7}, {4, 4, 3}};
     const struct size *size = &sizes[sl_sim_below(random, 5)];
-    plan->ps_count = size->ps_count;
+    plan->ps_count = plan->ps_at_start = size->ps_count;
     plan->shards_of_ps = size->shards_of_ps;
     plan->shard_count = size->ps_count * size->shards_of_ps;
     plan->worker_count = size->worker_count;
