@@ -86,7 +86,7 @@ struct sl_message_hello {
     enum sl_message_role role;
     uint32_t task_index;
     uint64_t client_id;
-    uint32_t shard; /* data: the reactor */
+    uint32_t shard; /* data: index of the reactor; replica: of the shard in the cluster */
     bool checksum;
     bool join_running; /* task_index may be above the job's count of workers or servers */
     bool any_task;     /* control: the coordinator chooses task_index, which is 0 here */

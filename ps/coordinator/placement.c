@@ -295,6 +295,15 @@ static void retry_backup(struct sl_coordinator *coordinator, struct sl_coordinat
     sl_coordinator_placement_mark(shard, SL_COORDINATOR_SHARD_OUT_OF_SYNC, shard->backup);
 }
 
+/* The target cannot receive the shard. Balancing ends: it would choose this move again. */
+static void give_up_move(struct sl_coordinator *coordinator, struct sl_coordinator_shard *shard,
+                         const char *why)
+{
+    coordinator->placement.balances = false;
+    sl_coordinator_placement_abort(coordinator, (uint32_t)(shard - coordinator->placement.shards),
+                                   why);
+}
+
 /* The pause is short: a shard that is already in sync holds its replies for the backup until the
  * next epoch, while other shards of the server are not in sync. */
 static void note_failure(struct sl_coordinator *coordinator, struct sl_coordinator_shard *shard,
@@ -304,10 +313,7 @@ static void note_failure(struct sl_coordinator *coordinator, struct sl_coordinat
         return; /* a repeated report */
     }
     if (is_moving(shard) && ++shard->failures == MOVE_FAILURES) {
-        coordinator->placement.balances = false; /* it would choose this move again */
-        sl_coordinator_placement_abort(coordinator,
-                                       (uint32_t)(shard - coordinator->placement.shards),
-                                       "the target failed to receive it three times");
+        give_up_move(coordinator, shard, "the target failed to receive it three times");
     } else if (shard->in_sync || shard->backoff.least_ns == 0) {
         shard->backoff = shard->in_sync
                              ? shard->backoff
@@ -327,8 +333,7 @@ static void take_report(struct sl_coordinator *coordinator, uint32_t task,
     struct sl_coordinator_shard *shard = &coordinator->placement.shards[report->shard];
     if (is_moving(shard) && shard->moves_to == task && !shard->in_sync &&
         report->role == SL_MESSAGE_REPLICA_NEITHER && report->epoch == shard->epoch) {
-        sl_coordinator_placement_abort(coordinator, report->shard,
-                                       "its target has no memory for it; its log says more");
+        give_up_move(coordinator, shard, "the target has no memory for it; its log says more");
         return;
     }
     if (report->role != SL_MESSAGE_REPLICA_PRIMARY || report->is_undecided ||

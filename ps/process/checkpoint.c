@@ -39,7 +39,7 @@ struct prune {
 struct sl_process_checkpoints {
     struct sl_offload *offload;
     uint64_t number;     /* 0: none yet */
-    uint32_t file_count; /* of shards of which this process is the primary */
+    uint32_t file_count; /* one for each shard of which this process is the primary */
     uint32_t waited;     /* shards whose result is outstanding */
     bool has_worker;     /* some shard reported that the job continues */
     uint64_t begun_ns;

@@ -22,7 +22,7 @@ struct sl_process_hosted {
     struct sl_process_core *core; /* of its reactor: shard modulo reactors.count */
 
     _Alignas(64) struct sl_server_cells cells; /* of its reactor */
-    struct sl_replication_cells replica_cells; /* likewise */
+    struct sl_replication_cells replica_cells; /* of its reactor */
     struct {
         _Alignas(64) struct sl_metrics_source server, replica;
         char label[SL_PROCESS_LABEL_BYTES];
@@ -55,7 +55,7 @@ struct sl_process_hosted {
     struct {
         struct sl_view *view;      /* NULL: no views */
         struct sl_cell_copy times; /* of requests, as of the last report */
-        uint64_t slow_count;       /* likewise */
+        uint64_t slow_count;       /* slow requests, as of the last report */
     } observed;
 };
 

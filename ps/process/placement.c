@@ -23,7 +23,7 @@ const char *sl_process_replica_flaw(const struct sl_process_options *options)
                : NULL;
 }
 
-/* What the coordinator is told */
+/* Replica reports to the coordinator */
 
 static struct sl_message_replica_report report_of(const struct sl_process_hosted *hosted)
 {
@@ -429,7 +429,7 @@ void sl_process_placement_join(struct sl_process *process, uint64_t restore)
     sl_process_hosted_started(process);
 }
 
-/* What the shards report */
+/* Callbacks of the shards' replication */
 
 static void state_changed(void *ctx, uint64_t epoch, uint64_t in_sync)
 {

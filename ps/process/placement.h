@@ -1,5 +1,5 @@
-/* What the process makes of the coordinator's placement of shards: it creates and ends servers,
- * tells them their roles, and reports what they say of their backups. */
+/* Carries out the coordinator's placement of shards: creates and ends their servers, sends them
+ * their roles, and reports to the coordinator whether their backups are in sync. */
 #ifndef SL_PS_PROCESS_PLACEMENT_H
 #define SL_PS_PROCESS_PLACEMENT_H
 
@@ -8,8 +8,8 @@
 /* Callback of the agent: a new version of the cluster. */
 void sl_process_on_cluster(void *process, const struct sl_message_cluster *cluster);
 
-/* The process has joined: creates its shards; those of which it is the primary restore checkpoint
- * `restore`, if that is not 0. One answer follows. Reactor 0. */
+/* Creates the shards of the process, which has joined. The primaries restore checkpoint `restore`,
+ * if that is not 0. One answer to the main thread follows. Reactor 0. */
 void sl_process_placement_join(struct sl_process *process, uint64_t restore);
 
 /* Destroys the servers of shards of a core, whose own server is destroyed. Its reactor. */

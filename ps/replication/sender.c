@@ -136,8 +136,8 @@ static void sender_on_closed(void *ctx, struct sl_session *session, int err, con
     sl_session_close(&server->replica->sender.session);
     sl_timer_disarm(sl_server_timers(server), &server->replica->sender.silence);
     if (err == SL_ERR_EXISTS) {
-        sl_log_warn("shard %u: %s: this process serves it no more", server->options.shard.index,
-                    reason);
+        sl_log_warn("shard %u: %s: another server serves the shard now",
+                    server->options.shard.index, reason);
         sl_replication_fenced(server);
         return;
     }

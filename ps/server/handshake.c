@@ -123,9 +123,10 @@ static void admit_primary(struct sl_server_conn *conn)
     if (server->shard == NULL) {
         sl_server_handshake_refuse(conn, SL_ERR_AGAIN, "this server does not know its shards yet");
     } else if (server->options.hooks == NULL) {
-        sl_server_handshake_refuse(conn, SL_ERR_REFUSED,
-                                   "shard %u of ps/%u: it was started without --replicas",
-                                   server->options.shard.index, server->options.task_index);
+        sl_server_handshake_refuse(
+            conn, SL_ERR_REFUSED,
+            "shard %u of ps/%u: it has a KV handler, whose state is not known",
+            server->options.shard.index, server->options.task_index);
     } else {
         server->options.hooks->admit(conn);
     }
