@@ -28,6 +28,7 @@ static const struct program benchmarks[] = {
      NULL},
     {"cold", "models that are not in memory, opened and computed under each schedule", NULL},
     {"dpdk", "frames over DPDK's memif, beside TCP", NULL},
+    {"elastic", "pulls while a shard moves to another server, and how long the move takes", NULL},
     {"engine", "an ONNX model in a loop, without requests; the grouping of layers", NULL},
     {"ipc", "shared memory, TCP over loopback and memcpy in turns, beside ps-lite's figures", NULL},
     {"narrow", "rows and messages in f16, bf16 and int8 beside f32", NULL},

@@ -27,6 +27,7 @@ struct options {
     struct sl_bench_common common;
     const char *coordinator, *congestion;
     uint64_t workers, rows, dim, keys, worker_cores, think_us;
+    bool fused;
 };
 
 /* The beginning of the turn, which all workers are sent. */
@@ -61,7 +62,7 @@ struct worker {
     float *values;  /* [options.keys * options.dim] */
 };
 
-/* A pull, or a push with a tick. */
+/* A pull, or a push with a tick; fused: also the pull of the next iteration. */
 static int call(struct worker *worker, uint32_t clock, bool pushes)
 {
     const uint32_t count = (uint32_t)worker->options->keys;
@@ -74,6 +75,10 @@ static int call(struct worker *worker, uint32_t clock, bool pushes)
     err = pushes ? sl_step_push(step, worker->table, keys, count, worker->values)
                  : sl_step_pull(step, worker->table, keys, count, worker->values);
     err = err == 0 && pushes ? sl_step_tick(step) : err;
+    if (err == 0 && pushes && worker->options->fused) {
+        keys = worker->keys + (uint64_t)((clock + 1) % BATCHES) * count;
+        err = sl_step_pull(step, worker->table, keys, count, worker->values);
+    }
     return sl_bench_rows_finish(step, err, "a call has failed");
 }
 
@@ -118,7 +123,8 @@ static int measure(struct worker *worker, const struct go *go, struct tally *tal
     uint64_t now_ns = sl_bench_now_ns();
     uint64_t cpu_ns = sl_bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
     int err = 0;
-    for (uint32_t i = 0; err == 0 && now_ns < to_ns; i++) {
+    for (uint32_t i = options->fused ? 1 : 0; err == 0 && now_ns < to_ns;
+         i += options->fused ? 2 : 1) {
         if (i % 2 != 0 && options->think_us > 0) {
             sl_bench_sleep_ns(options->think_us * SL_CLOCK_NS_PER_US);
         }
@@ -251,6 +257,8 @@ int sl_bench_workers_run(int argc, char **argv)
                         "That the workers share, from the client's upwards."),
         sl_bench_number("think-us", &o.think_us, 0, 1e9,
                         "That a worker sleeps between a pull and a push."),
+        SL_CLI_OPTION(BOOL, &o.fused, .name = "fused",
+                      .help = "Push, tick and the pull of the next iteration are one call."),
         sl_bench_number("rows", &o.rows, 1, 1e8, "Rows of the table."),
         sl_bench_number("dim", &o.dim, 1, SL_LIMIT_DIM, "Columns of a row, in f32."),
         sl_bench_number("keys", &o.keys, 1, 8192, "Of a call."),

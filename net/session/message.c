@@ -46,6 +46,17 @@ void sl_message_fini(struct sl_message *message)
     sl_protobuf_fini(&sl_message_table, message);
 }
 
+const struct sl_message_ps *sl_message_cluster_find_ps(const struct sl_message_cluster *cluster,
+                                                       uint32_t task)
+{
+    for (uint32_t i = 0; i < cluster->ps_count; i++) {
+        if (cluster->ps[i].task_index == task) {
+            return &cluster->ps[i];
+        }
+    }
+    return NULL;
+}
+
 void sl_message_hello_name(const struct sl_message_hello *hello, char name[SL_MESSAGE_NAME_BYTES])
 {
     if (hello->role == SL_MESSAGE_ROLE_CLIENT) {

@@ -207,6 +207,10 @@ struct sl_message_cluster {
     struct sl_message_dropped dropped; /* tables */
 };
 
+/* Returns the server of the task, or NULL. */
+const struct sl_message_ps *sl_message_cluster_find_ps(const struct sl_message_cluster *cluster,
+                                                       uint32_t task);
+
 struct sl_message_waiting {
     char missing[SL_MESSAGE_MISSING_COUNT][SL_MESSAGE_NAME_BYTES];
     uint32_t missing_count;

@@ -34,6 +34,13 @@ struct sl_message_placement {
     bool moves;             /* the backup becomes the primary when it is in sync */
 };
 
+/* Returns whether the task has the shard, or receives it. */
+static inline bool sl_message_placement_has(const struct sl_message_placement *placement,
+                                            uint32_t task)
+{
+    return placement->primary == task || placement->backup_plus_1 == task + 1;
+}
+
 enum sl_message_placement_verb {
     SL_MESSAGE_PLACEMENT_MOVE,    /* of one shard to a task */
     SL_MESSAGE_PLACEMENT_DRAIN,   /* of all shards away from a task, which then ends */

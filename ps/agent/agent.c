@@ -47,14 +47,10 @@ static void agent_fail(struct sl_agent *agent, int err, const char *reason)
 static bool find_shards(const struct sl_agent *agent, const struct sl_message_cluster *cluster,
                         uint32_t *first_shard)
 {
-    for (uint32_t i = 0; i < cluster->ps_count; i++) {
-        const struct sl_message_ps *ps = &cluster->ps[i];
-        if (ps->task_index == agent->options.task_index) {
-            *first_shard = ps->first_shard;
-            return agent->options.shard_count == 0 || ps->shard_count == agent->options.shard_count;
-        }
-    }
-    return false;
+    const struct sl_message_ps *ps = sl_message_cluster_find_ps(cluster, agent->options.task_index);
+    *first_shard = ps == NULL ? 0 : ps->first_shard;
+    return ps != NULL &&
+           (agent->options.shard_count == 0 || ps->shard_count == agent->options.shard_count);
 }
 
 static void notify_cluster(struct sl_agent *agent, const struct sl_message_cluster *cluster)

@@ -55,6 +55,42 @@ static void tell_member(const struct sl_process *process, bool is_news)
     sl_agent_report(process->agent, reports, count, is_news);
 }
 
+/* Memory */
+
+static void set_limit(void *ctx, uint64_t tables_bytes, uint64_t b)
+{
+    struct sl_process_hosted *hosted = ctx;
+    hosted->tables_bytes = tables_bytes;
+    if (hosted->server != NULL) {
+        sl_server_set_memory_limit(hosted->server, tables_bytes);
+    }
+}
+
+/* Divides the memory for tables among the shards that are here and, if `more`, another one. Returns
+ * false if each would get too little, or, with `more`, less than some shard uses already. */
+static bool divide_memory(struct sl_process *process, bool more)
+{
+    const struct sl_process_options *options = &process->options;
+    uint32_t count = more ? 1 : 0;
+    uint64_t most = 0;
+    SL_PROCESS_FOREACH (hosted, process) {
+        const uint64_t used = hosted->is_here ? sl_cell_get(&hosted->cells.memory_bytes) : 0;
+        most = used > most ? used : most;
+        count += hosted->is_here;
+    }
+    const size_t bytes = sl_memory_plan_tables(
+        &process->memory, options->reactors.shards * (1 + options->replicas), count);
+    const bool has_limit = process->memory.tables_bytes != 0;
+    if (has_limit && (bytes == 0 || (more && bytes < most))) {
+        return false;
+    }
+    if (bytes != process->shards.tables_bytes) {
+        process->shards.tables_bytes = bytes;
+        (void)sl_process_hosted_post(process, set_limit, bytes, 0);
+    }
+    return true;
+}
+
 /* Begin and end of a server, on its reactor */
 
 /* Keeps the totals of a server that ends, with those of an earlier one. */
@@ -137,6 +173,7 @@ static void create_failed(void *ctx, uint64_t a, uint64_t b)
     struct sl_process_hosted *hosted = ctx;
     hosted->is_here = false;
     hosted->refused_epoch = hosted->placement.epoch;
+    (void)divide_memory(hosted->process, false);
     if (hosted->process->agent != NULL) {
         tell_member(hosted->process, true);
     }
@@ -258,46 +295,12 @@ static void tell_config(struct sl_process_hosted *hosted)
     sl_process_hosted_mail(hosted, (struct sl_mail){.run = take_config, .ctx = new, .drop = free});
 }
 
-static void set_limit(void *ctx, uint64_t tables_bytes, uint64_t b)
-{
-    struct sl_process_hosted *hosted = ctx;
-    hosted->tables_bytes = tables_bytes;
-    if (hosted->server != NULL) {
-        sl_server_set_memory_limit(hosted->server, tables_bytes);
-    }
-}
-
-/* Divides the memory for tables among the shards that are here and, if `more`, another one. Returns
- * false if each would get too little, or, with `more`, less than some shard uses already. */
-static bool divide_memory(struct sl_process *process, bool more)
-{
-    const struct sl_process_options *options = &process->options;
-    uint32_t count = more ? 1 : 0;
-    uint64_t most = 0;
-    SL_PROCESS_FOREACH (hosted, process) {
-        const uint64_t used = hosted->is_here ? sl_cell_get(&hosted->cells.memory_bytes) : 0;
-        most = used > most ? used : most;
-        count += hosted->is_here;
-    }
-    const size_t bytes = sl_memory_plan_tables(
-        &process->memory, options->reactors.shards * (1 + options->replicas), count);
-    const bool has_limit = process->memory.tables_bytes != 0;
-    if (has_limit && (bytes == 0 || (more && bytes < most))) {
-        return false;
-    }
-    if (bytes != process->shards.tables_bytes) {
-        process->shards.tables_bytes = bytes;
-        (void)sl_process_hosted_post(process, set_limit, bytes, 0);
-    }
-    return true;
-}
-
 /* Begins, changes or ends the server of a shard as the cluster says. */
 static void hosted_update(struct sl_process_hosted *hosted, const struct sl_message_placement *now)
 {
     const uint32_t task = hosted->process->member.task_index;
     const bool was_primary = sl_process_hosted_is_primary(hosted);
-    const bool is_wanted = now->primary == task || now->backup_plus_1 == task + 1;
+    const bool is_wanted = sl_message_placement_has(now, task);
     hosted->placement = *now;
     if (hosted->is_here && (!is_wanted || (was_primary && now->primary != task))) {
         hosted->is_here = false;
@@ -323,25 +326,16 @@ static void hosted_update(struct sl_process_hosted *hosted, const struct sl_mess
     }
 }
 
-static const struct sl_message_ps *find_ps(const struct sl_message_cluster *cluster, uint32_t task)
-{
-    for (uint32_t i = 0; i < cluster->ps_count; i++) {
-        if (cluster->ps[i].task_index == task) {
-            return &cluster->ps[i];
-        }
-    }
-    return NULL;
-}
-
 /* Returns 0 or why the coordinator's word about a shard cannot be followed. */
 static int take_placement(struct sl_process *process, const struct sl_message_cluster *cluster,
                           uint32_t shard)
 {
     const struct sl_message_placement *now = &cluster->placements[shard];
     const uint32_t task = sl_agent_task_index(process->agent);
-    const bool is_wanted = now->primary == task || now->backup_plus_1 == task + 1;
+    const bool is_wanted = sl_message_placement_has(now, task);
     const struct sl_message_ps *backup =
-        now->backup_plus_1 == 0 ? NULL : find_ps(cluster, now->backup_plus_1 - 1);
+        now->backup_plus_1 == 0 ? NULL
+                                : sl_message_cluster_find_ps(cluster, now->backup_plus_1 - 1);
     if (now->epoch == 0 || (backup == NULL) != (now->backup_plus_1 == 0)) {
         sl_log_error("the coordinator does not say where shard %u is", shard);
         return SL_ERR_PROTOCOL;
@@ -413,7 +407,7 @@ void sl_process_placement_join(struct sl_process *process, uint64_t restore)
     process->shards.starts_left = 1; /* until all mails are posted */
     SL_PROCESS_FOREACH (hosted, process) {
         const bool is_primary = hosted->placement.primary == task;
-        hosted->is_here = is_primary || hosted->placement.backup_plus_1 == task + 1;
+        hosted->is_here = sl_message_placement_has(&hosted->placement, task);
         if (hosted->is_here) {
             process->shards.starts_left++;
             sl_process_hosted_mail(hosted, (struct sl_mail){.run = create_first,

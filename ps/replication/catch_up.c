@@ -9,8 +9,8 @@
 /* Blocks in flight. */
 #define BLOCKS_MAX    8
 
-/* Turn cost. */
-#define SNAPSHOT_KEYS SL_SERVER_SLICED_KEYS
+/* Turn cost. Longer pieces delay pulls. */
+#define SNAPSHOT_KEYS 256
 
 /* Pause before a retry: while another snapshot of the shard is in progress, and after a failed
  * one. */

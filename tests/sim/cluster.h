@@ -28,11 +28,11 @@ struct sl_sim_place_of_shard {
     uint64_t keeper;     /* incarnation of that */
 };
 
-/* What a ps is to the job. */
+/* Whether a ps belongs to the job. */
 enum sl_sim_membership {
     SL_SIM_PS_AT_START,
-    SL_SIM_PS_JOINS, /* it has joined, or does when it starts next */
-    SL_SIM_PS_NONE   /* it has not joined yet, or was drained: none is started */
+    SL_SIM_PS_JOINS, /* it has joined, or will join at its next start */
+    SL_SIM_PS_NONE   /* it has not joined yet, or was drained: it is not started */
 };
 
 struct sl_sim_cluster {
@@ -145,7 +145,7 @@ void sl_sim_cluster_limit_backups(struct sl_sim_cluster *cluster);
 /* What the coordinator has decided since, and who believes it. After each moment. */
 void sl_sim_cluster_look_at_shards(struct sl_sim_cluster *cluster);
 
-/* moves. Somebody asks the coordinator for a change of the plan, if that is there. */
+/* moves. An operator asks the coordinator, if one runs, for a move, a drain or a balance. */
 void sl_sim_cluster_change_placement(struct sl_sim_cluster *cluster,
                                      const struct sl_sim_fault *change);
 

@@ -46,21 +46,12 @@ static bool offers_bypass(const struct sl_client_io_options *options,
 }
 
 /* Returns the server that serves the shard, or NULL. */
-static const struct sl_message_ps *find_ps(const struct sl_message_cluster *cluster, uint32_t shard)
-{
-    for (uint32_t i = 0; i < cluster->ps_count; i++) {
-        if (cluster->ps[i].task_index == cluster->placements[shard].primary) {
-            return &cluster->ps[i];
-        }
-    }
-    return NULL;
-}
-
 int sl_shard_conn_find_address(const struct sl_client_io_options *options,
                                const struct sl_message_cluster *cluster, uint32_t shard,
                                struct sl_reactor_address *out, struct sl_reason *reason)
 {
-    const struct sl_message_ps *ps = find_ps(cluster, shard);
+    const struct sl_message_ps *ps =
+        sl_message_cluster_find_ps(cluster, cluster->placements[shard].primary);
     if (ps == NULL) {
         return sl_reason_fail(reason, SL_ERR_INVALID,
                               "ps/%u, which serves shard %u, is not in the cluster",

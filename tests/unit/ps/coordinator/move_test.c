@@ -529,6 +529,24 @@ CASE(balance__evens_out_and_ends)
     expect_shards(f, "0:e5 0>- 1:e1 0>- 2:e1 1>- 3:e1 1>-");
 }
 
+/* Otherwise it would choose the same move again. */
+CASE(balance__ends_when_the_target_refuses_the_shard)
+{
+    begin(f, 0);
+    move(f, 0, 1, "moves 0:0>1");
+    report(f, 11, 2, 0, 0, 2, true);
+    balance(f, "moves 0:1>0");
+    const struct sl_message_replica_report refused = {
+        .shard = 0, .epoch = 4, .role = SL_MESSAGE_REPLICA_NEITHER};
+    f->sent_count = 0;
+    register_at(f, 11, 2, 0, "", &refused);
+    expect_shards(f, "0:e5 1>- 1:e1 0>- 2:e1 1>- 3:e1 1>-");
+    pass(f, 60 * SECOND, servers);
+    expect_nothing(f);
+    balance(f, "moves 0:1>0"); /* until the operator asks again */
+    expect_shards(f, "0:e6 1>0~ 1:e1 0>- 2:e1 1>- 3:e1 1>-");
+}
+
 /* Another coordinator has the records: the servers come back to it, without reports. */
 static void take_over(struct fixture *f)
 {
