@@ -102,6 +102,7 @@ PAIR_CASE(replica__a_snapshot_that_takes_too_long_is_given_up)
     tell(pair, pair->backup, 3, false, false);
     tell(pair, pair->stepped.server, 3, true, true);
     stepped_pass(&pair->stepped, 10 * SL_CLOCK_NS_PER_S);
+    turns(pair, 2000);
     assert_int_equal(pair->in_sync_count, 2);
 }
 
