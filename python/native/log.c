@@ -12,10 +12,10 @@ static bool send(int pipe, enum sl_log_level level, const char *line)
     return write(pipe, record, (size_t)bytes) == bytes;
 }
 
-/* The library calls back for one line at a time. */
+/* A library calls back for one line at a time, but there may be two libraries. */
 static void on_line(void *ctx, enum sl_log_level level, const char *line)
 {
-    static unsigned dropped;
+    static _Thread_local unsigned dropped;
     const int pipe = (int)(intptr_t)ctx;
     char note[64];
     (void)snprintf(note, sizeof note, "%u log lines were dropped: Python was busy", dropped);
@@ -35,4 +35,9 @@ PyObject *sl_native_log_to(PyObject *module, PyObject *args)
     }
     sl_log_set((enum sl_log_level)level, pipe < 0 ? NULL : on_line, (void *)(intptr_t)pipe);
     Py_RETURN_NONE;
+}
+
+sl_log_fn *sl_native_log_line(void)
+{
+    return on_line;
 }

@@ -10,4 +10,7 @@
  * until the next call; -1: to standard error. */
 PyObject *sl_native_log_to(PyObject *module, PyObject *args);
 
+/* The callback for the log of another library; its ctx is the pipe. */
+sl_log_fn *sl_native_log_line(void);
+
 #endif

@@ -9,6 +9,8 @@
 #include "python/native/step_type.h"
 #include "python/native/table.h"
 
+#include <dlfcn.h>
+
 /* unique(keys, unique, inverse, counts): arrays that starling.unique has made. Returns the number
  * of distinct keys. */
 static PyObject *unique(PyObject *module, PyObject *args)
@@ -35,6 +37,15 @@ static PyObject *unique(PyObject *module, PyObject *args)
                                              has_room ? sl_last_error() : "an array is too short");
 }
 
+/* The path of the library, beside which libstarling_objects lies. */
+static bool add_library(PyObject *module)
+{
+    Dl_info found = {.dli_fname = ""};
+    (void)dladdr((const void *)(uintptr_t)sl_log_set, &found);
+    return PyModule_AddStringConstant(module, "library", found.dli_fname) == 0 &&
+           PyModule_AddObject(module, "log_line", PyLong_FromVoidPtr((void *)(uintptr_t)sl_native_log_line())) == 0;
+}
+
 static PyMethodDef functions[] = {
     {"check_spec", sl_native_spec_check, METH_VARARGS, NULL},
     {"log_to", sl_native_log_to, METH_VARARGS, NULL},
@@ -54,7 +65,8 @@ PyMODINIT_FUNC PyInit__native(void)
         (!sl_native_errors_init() || !sl_native_arrays_init() || !sl_native_memory_init(module) ||
          !sl_native_scan_init(module) || !sl_native_table_init(module) ||
          !sl_native_step_type_init(module) || !sl_native_client_type_init(module) ||
-         PyModule_AddStringConstant(module, "version", STARLING_VERSION) != 0)) {
+         PyModule_AddStringConstant(module, "version", STARLING_VERSION) != 0 ||
+         !add_library(module))) {
         Py_CLEAR(module);
     }
     return module;

@@ -29,8 +29,8 @@ except ImportError as error:
 
 from .client import Client, TableEntry, connect
 from .cluster import LocalCluster, local_cluster
-from .errors import (BusyError, CancelledError, ClosedError, CorruptError, DeadlineError, ForkError, InvalidError,
-                     NoMemoryError, NotFoundError, ProtocolError, RefusedError, StarlingError, SystemCallError,
+from .errors import (BusyError, CancelledError, ClosedError, CorruptError, DeadlineError, ExistsError, ForkError,
+                     InUseError, InvalidError, NoMemoryError, NotFoundError, ProtocolError, RefusedError, StarlingError, SystemCallError,
                      TableMismatch, TooLargeError, UnsupportedError, VersionError)
 from .keys import unique
 from .specs import (ASP, BSP, FTRL, SGD, SSP, Adadelta, Adagrad, AdagradDecay, Adam, AdamAsync, AdamW, Consistency,
@@ -42,7 +42,7 @@ __version__ = _native.version
 __all__ = [
     "ASP", "BSP", "FTRL", "SGD", "SSP", "Adadelta", "Adagrad", "AdagradDecay", "Adam", "AdamAsync", "AdamW",
     "BusyError", "CancelledError", "Client", "ClosedError", "Consistency", "Constant", "CorruptError",
-    "DeadlineError", "DenseTable", "FTRLGroup", "ForkError", "Initializer", "InvalidError", "Lamb", "Lion",
+    "DeadlineError", "DenseTable", "ExistsError", "FTRLGroup", "ForkError", "InUseError", "Initializer", "InvalidError", "Lamb", "Lion",
     "LocalCluster", "Momentum", "NoMemoryError", "Normal", "NotFoundError", "Optimizer", "Policy",
     "ProtocolError", "RMSProp", "RefusedError", "RowwiseAdagrad", "RowwiseAdam", "ScanBatch", "Slot", "SparseTable",
     "StarlingError", "Step", "Sum", "SystemCallError", "TableEntry", "TableMismatch", "TableStats",

@@ -3,6 +3,8 @@
 from typing import Any, Dict, List, Optional, Tuple
 
 version: str
+library: str
+log_line: int
 
 def log_to(pipe: int, level: int) -> None: ...
 def check_spec(optimizer: int, initializer: int, values: Any, order: int = 0) -> None: ...

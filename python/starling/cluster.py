@@ -55,18 +55,18 @@ def _free_ports(count: int) -> List[int]:
 
 
 class _Server:
-    """A starling-ps process. A thread starts it, and reads its output until it has ended. The kernel
+    """A process of a program that serves. A thread starts it, and reads its output until it has ended. The kernel
     kills the process when that thread ends, which lives as long as the interpreter."""
 
-    def __init__(self, command: Sequence[str], environment: Dict[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Dict[str, str], ready: str = " ready: ") -> None:
         self.lines: Deque[str] = collections.deque(maxlen=_LINES_KEPT)
         self.is_decided = threading.Event()  # serves, or has ended
         self.process: Optional[subprocess.Popen[str]] = None
-        self._thread = threading.Thread(target=self._run, args=(command, environment), daemon=True,
-                                        name="starling-ps")
+        self._thread = threading.Thread(target=self._run, args=(command, environment, ready), daemon=True,
+                                        name="starling-server")
         self._thread.start()
 
-    def _run(self, command: Sequence[str], environment: Dict[str, str]) -> None:
+    def _run(self, command: Sequence[str], environment: Dict[str, str], ready: str) -> None:
         try:
             self.process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], env=environment,
                                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -75,7 +75,7 @@ class _Server:
             assert self.process.stdout is not None
             for line in self.process.stdout:
                 self.lines.append(line.rstrip("\n"))
-                if " ready: " in line:
+                if ready in line:
                     self.is_decided.set()
             self.process.stdout.close()
             self.process.wait()

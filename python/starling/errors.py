@@ -7,9 +7,12 @@ class StarlingError(Exception):
     """Base of all errors that libstarling reports. Its text says what failed and why.
 
     code: the number of the error in the C API (enum sl_err).
+    name, version, address: of starling.objects and starling.transfer: the object's name and version (0: none), and
+    the address of the catalogue or the peer.
     """
 
     code = 0
+    name, version, address = "", 0, ""
 
     def __init_subclass__(cls, code: Optional[int] = None) -> None:
         cls.code = cls.code if code is None else code
@@ -51,12 +54,20 @@ class TableMismatch(StarlingError, ValueError, code=-9):
     """The table exists with another specification. The text names all differences, the table's value first."""
 
 
+class ExistsError(StarlingError, code=-9):
+    """The version has other bytes already; another process publishes the name; a name or memory is there twice."""
+
+
 class BusyError(StarlingError, code=-11):
     """Too many steps are under way in this thread: wait for one of them."""
 
 
 class SystemCallError(StarlingError, code=-12):
     """The operating system reported an error."""
+
+
+class InUseError(StarlingError, OSError, code=-13):
+    """Another process listens at the address."""
 
 
 class UnsupportedError(StarlingError, code=-14):
@@ -79,7 +90,7 @@ class ForkError(StarlingError, code=-18):
     """The client belongs to the process that this one was forked from: connect in this process."""
 
 
-_CLASSES = {cls.code: cls for cls in StarlingError.__subclasses__()}
+_CLASSES = {cls.code: cls for cls in StarlingError.__subclasses__() if cls is not ExistsError}
 
 
 def of(code: int, text: str) -> StarlingError:
