@@ -94,8 +94,8 @@ typedef void sl_log_fn(void *ctx, enum sl_log_level level, const char *line);
 
 /* Sets the lowest level that is logged (before: INFO, or what the program's settings say), and a
  * callback that receives the lines; NULL: standard error. When it returns, the callback before is
- * not called any more. libstarling_transfer and libstarling_objects have logs of their own. Any
- * thread. */
+ * not called any more. libstarling_transfer and libstarling_objects have logs of their own:
+ * sl_transfer_log_set. Any thread. */
 SL_API void sl_log_set(enum sl_log_level level, sl_log_fn *callback, void *ctx);
 
 /* Client */

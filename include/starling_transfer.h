@@ -20,8 +20,7 @@
  * can be repeated. A READ may have overwritten a part of its local memory. A WRITE may have changed
  * a part of the remote memory, and may change it later, but not over a later WRITE of that segment.
  *
- * Each request lies within one registered range on either side. Local memory must stay registered
- * until the batch is over. */
+ * A request lies in one registered range on either side. Local memory stays registered meanwhile. */
 #ifndef STARLING_TRANSFER_H
 #define STARLING_TRANSFER_H
 
@@ -107,6 +106,9 @@ SL_API const char *sl_transfer_name(const struct sl_transfer *transfer);
  * the option. Read it right after the failure: later calls may clear it. */
 SL_API const char *sl_transfer_last_error(void);
 
+/* sl_log_set (starling.h) for the log of this library, which libstarling_objects shares. */
+SL_API void sl_transfer_log_set(enum sl_log_level level, sl_log_fn *callback, void *ctx);
+
 /* Memory */
 
 enum sl_transfer_access { /* bits */
@@ -130,10 +132,9 @@ SL_API int sl_transfer_register(struct sl_transfer *transfer,
                                 const struct sl_transfer_memory *memory, uint32_t count);
 
 /* Afterwards no peer reaches the memory. Refuses new requests of peers, and waits for those that
- * use it; after half of the timeout closes the connections that still do. It does not wait for
- * batches of this engine: those that use the memory must be over. Errors: NOT_FOUND (names the
- * base), DEADLINE (peers get no new access, but the range stays registered: do not free it, call
- * again), INVALID. */
+ * use it; after half of the timeout closes the connections that still do. Batches of this engine
+ * that use the memory must be over. Errors: NOT_FOUND (names the base), DEADLINE (peers get no new
+ * access, but the range stays registered: do not free it, call again), INVALID. */
 SL_API int sl_transfer_unregister(struct sl_transfer *transfer, void *const *bases, uint32_t count,
                                   uint32_t timeout_ms);
 
@@ -162,8 +163,7 @@ SL_API int sl_transfer_segment_open(struct sl_transfer *transfer, const char *na
                                     uint32_t timeout_ms, struct sl_transfer_segment **out);
 
 /* No batch with requests to the segment may be outstanding. Waits at most 2 s for late WRITEs of
- * batches that did not complete; after that they may still land, and the log says so. Nulls
- * *segment. */
+ * batches that did not complete; the log says if they may land still later. Nulls *segment. */
 SL_API void sl_transfer_segment_close(struct sl_transfer_segment **segment);
 
 struct sl_transfer_buffer {

@@ -1,5 +1,6 @@
 #include "net/transfer/error.h"
 #include "core/format.h"
+#include "core/log.h"
 
 #include <starling_transfer.h>
 #include <stdio.h>
@@ -21,4 +22,9 @@ int sl_transfer_succeed(void)
 const char *sl_transfer_last_error(void)
 {
     return last_error;
+}
+
+void sl_transfer_log_set(enum sl_log_level level, sl_log_fn *callback, void *ctx)
+{
+    sl_log_redirect(level, callback, ctx);
 }

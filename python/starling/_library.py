@@ -16,7 +16,7 @@ from ctypes import (POINTER, Structure, byref, c_bool, c_char, c_char_p, c_doubl
 from types import TracebackType
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
-from . import _native
+from . import _log, _native
 from .errors import ClosedError, DeadlineError, ExistsError, ForkError, StarlingError, UnsupportedError, of
 
 FILE = "libstarling_objects.so.0"
@@ -118,7 +118,8 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "sl_view_version": (c_void_p,), "sl_view_note": (c_void_p,), "sl_view_wait": (c_void_p, c_uint64, c_uint32),
     "sl_view_next_tensor": (c_void_p, POINTER(c_uint64), POINTER(Tensor), POINTER(c_uint64)),
     "sl_transfer_create": (POINTER(TransferOptions), _OUT), "sl_transfer_destroy": (_OUT,), "sl_transfer_name": (c_void_p,),
-    "sl_transfer_last_error": (), "sl_transfer_register": (c_void_p, POINTER(Memory), c_uint32),
+    "sl_transfer_last_error": (), "sl_transfer_log_set": (c_uint32, c_void_p, c_void_p),
+    "sl_transfer_register": (c_void_p, POINTER(Memory), c_uint32),
     "sl_transfer_unregister": (c_void_p, _OUT, c_uint32, c_uint32),
     "sl_transfer_segment_open": (c_void_p, c_char_p, c_uint32, _OUT), "sl_transfer_segment_close": (_OUT,),
     "sl_transfer_segment_buffers": (c_void_p, POINTER(Buffer), c_uint32, POINTER(c_uint32)),
@@ -134,7 +135,7 @@ _RESULTS: Dict[str, Any] = {
     "sl_objects_destroy": _NOTHING, "sl_objects_address": _TEXT, "sl_objects_last_error": _TEXT, "sl_publish_end": _NOTHING,
     "sl_object_list_free": _NOTHING, "sl_subscription_newest": c_uint64, "sl_subscription_close": _NOTHING,
     "sl_subscription_staleness": _NOTHING, "sl_view_close": _NOTHING, "sl_view_version": c_uint64, "sl_view_note": _TEXT,
-    "sl_transfer_destroy": _NOTHING, "sl_transfer_name": _TEXT, "sl_transfer_last_error": _TEXT,
+    "sl_transfer_destroy": _NOTHING, "sl_transfer_name": _TEXT, "sl_transfer_last_error": _TEXT, "sl_transfer_log_set": _NOTHING,
     "sl_transfer_segment_close": _NOTHING, "sl_transfer_batch_done": c_bool, "sl_transfer_batch_error": _TEXT,
     "sl_transfer_batch_cancel": _NOTHING, "sl_transfer_batch_free": _NOTHING}
 
@@ -154,6 +155,15 @@ def load() -> Any:
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, _RESULTS.get(name, c_int)
     return library
+
+
+def start_log() -> None:
+    """Sends the library's log lines to Python's logging."""
+    _log.start(_log_to)
+
+
+def _log_to(pipe: int, level: int) -> None:
+    load().sl_transfer_log_set(level, None if pipe < 0 else _native.log_line, pipe)
 
 
 # Errors

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import threading
-from typing import Optional
+from typing import Callable, List, Optional
 
 from . import _native
 
@@ -19,6 +19,7 @@ _logger = logging.getLogger("starling")
 _lock = threading.Lock()
 _thread: Optional[threading.Thread] = None
 _pipe_end = -1
+_logs: List[Callable[[int, int], None]] = [_native.log_to]  # of each library: (pipe, level)
 
 
 def _level() -> int:
@@ -26,8 +27,8 @@ def _level() -> int:
     return min(max(_logger.getEffectiveLevel() // 10 - 1, 0), 4)
 
 
-def start() -> None:
-    """Sends the lines to the logger "starling", from the level on that it has now."""
+def start(log_to: Optional[Callable[[int, int], None]] = None) -> None:
+    """Sends the lines to the logger "starling", from the level on that it has now. log_to: of one more library."""
     global _thread, _pipe_end
     with _lock:
         if _thread is None:
@@ -35,7 +36,10 @@ def start() -> None:
             os.set_blocking(_pipe_end, False)
             _thread = threading.Thread(target=_read, args=(lines,), daemon=True, name="starling-log")
             _thread.start()
-        _native.log_to(_pipe_end, _level())
+        if log_to is not None and log_to not in _logs:
+            _logs.append(log_to)
+        for each in _logs:
+            each(_pipe_end, _level())
 
 
 def _read(lines: int) -> None:
@@ -48,7 +52,8 @@ def _read(lines: int) -> None:
 def _stop() -> None:
     """Sends later lines to standard error, after those in the pipe were logged."""
     if _thread is not None:
-        _native.log_to(-1, _level())
+        for each in _logs:
+            each(-1, _level())
         with contextlib.suppress(BlockingIOError):
             os.write(_pipe_end, _END)
         _thread.join(1)

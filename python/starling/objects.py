@@ -661,6 +661,7 @@ def connect(catalogue: Optional[str] = None, *, name: Optional[str] = None, secr
 def _start(context: Context, catalogue: Optional[str], name: Optional[str], secret_file: Optional[_Path], pool_bytes: int,
            agent: Optional[str], timeout: float, engine: Dict[str, Any], server: Optional[_Server] = None) -> Node:
     _library.milliseconds(context, timeout)
+    _library.start_log()
     options = _library.transfer_options(context, {**engine, "secret_file": secret_file, "name": name})
     if name is None and not catalogue and not options.secret:
         options.name = b"127.0.0.1:0"
