@@ -178,7 +178,7 @@ class Context:
         subject = f"{self.name}@{self.version}" if self.version else self.name
         text = f"{self.what}{f' {subject}' if self.name not in text else ''}: {text}"
         if self.address and self.address not in text:
-            text += f" (catalogue {self.address})"
+            text += f" ({self.address})"
         kind = _OWN.get(code)
         error = of(code, text) if kind is None else kind(text)
         vars(error).update(code=code, name=self.name, version=self.version, address=self.address)
@@ -337,6 +337,7 @@ class Handle:
         self._what, self._pointer, self._free, self._of = what, pointer, free, of_handle
         self._lock, self._uses, self._forks = threading.RLock(), 0, _forks
         self.guard = threading.Lock()  # of calls that threads must not do at the same time
+        self.kept: Any = None  # memory that the library uses
         self.closed = False
         if of_handle is not None:
             of_handle.enter()
