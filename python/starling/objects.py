@@ -42,6 +42,8 @@ __all__ = ["Fetched", "Node", "Raw", "Staleness", "Version", "View", "connect", 
 _NOT_FOUND = -8
 _NAMED = 3  # tensors in the text of an error
 _HASH_AND_COPY = 5e8  # bytes per second: what a publication does at least before it waits
+_ALONE_BYTES = 4 << 20  # so much is copied by one thread
+_COPIERS_MAX = 4
 _ORIGINS = ("host", "ps", "caller")
 _Path = Union[str, "os.PathLike[str]"]
 _Slices = Mapping[str, Any]
@@ -256,8 +258,30 @@ class _Plan:
             _tensors.cast(source, target)
 
     def copy_all(self) -> None:
-        for index in range(len(self.copies)):
-            self.copy(index)
+        """On several threads: most of the time goes to pages of the view that are touched for the first time."""
+        left = collections.deque(range(len(self.copies)))
+        errors: List[BaseException] = []
+
+        def copy_some() -> None:
+            try:
+                while not errors:
+                    self.copy(left.popleft())
+            except IndexError:
+                pass
+            except BaseException as error:
+                errors.append(error)
+        count = min(_COPIERS_MAX, os.cpu_count() or 1, len(left)) if self._bytes() > _ALONE_BYTES else 1
+        threads = [threading.Thread(target=copy_some, name="starling-copy") for _ in range(count - 1)]
+        for each in threads:
+            each.start()
+        copy_some()
+        for each in threads:
+            each.join()
+        if errors:
+            raise errors[0]
+
+    def _bytes(self) -> int:
+        return sum(target.array.nbytes for _, target, _ in self.copies)
 
 
 def _fit(name: str, given: Any, kind: _tensors.Kind, source: Tensor) -> Tensor:
