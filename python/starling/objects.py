@@ -497,7 +497,7 @@ class Node:
         """
         context = self._context("wait_held", name, version)
         _library.call(context, timeout, self._handle, "sl_object_wait_held", _library.text(context, "name", name),
-                      _version_number(context, version), _library.number(context, "nodes", nodes, 2**32 - 1), MS)
+                      _version_number(context, version), _library.number(context, "nodes", nodes, 2**32 - 1, 1), MS)
 
     def versions(self, name: Optional[str] = None, timeout: float = 5.0) -> List[Version]:
         """Lists the versions of a name, or of all names, by name and number. Raises DeadlineError."""
@@ -575,7 +575,7 @@ class Node:
     # Subscriptions: one call, view or follow at a time has one.
 
     def _context(self, what: str, name: str, version: _Number = 0) -> Context:
-        return Context(what, name, version if isinstance(version, int) else 0, self.catalogue)
+        return Context(what, name if isinstance(name, str) else "", version if isinstance(version, int) else 0, self.catalogue)
 
     def _take(self, context: Context, name: str, follow: bool, end: float) -> Handle:
         idle = self._idle.get((name, follow))
