@@ -16,7 +16,9 @@ import sys
 import textwrap
 
 import starling
+import starling.objects
 import starling.torch
+import starling.transfer
 
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python-reference.md")
 WIDTH = 160
@@ -38,7 +40,9 @@ def sections():
              ("Optimizers", starling, sorted(kinds_of(starling.Optimizer), key=lambda name: getattr(starling, name)._kind)),
              ("Initializers", starling, sorted(kinds_of(starling.Initializer), key=lambda name: getattr(starling, name)._kind)),
              ("Consistency and policy", starling, ["Consistency", "ASP", "BSP", "SSP", "Policy", "Slot"]),
-             ("starling.torch", starling.torch, starling.torch.__all__)]
+             ("starling.torch", starling.torch, starling.torch.__all__),
+             ("starling.objects", starling.objects, starling.objects.__all__),
+             ("starling.transfer", starling.transfer, starling.transfer.__all__)]
     left = set(starling.__all__).difference(*(names for _, _, names in found), kinds_of(starling.StarlingError))
     if left:
         sys.exit(f"docs/python_reference.py: no section has {', '.join(sorted(left))}: add them to sections()")

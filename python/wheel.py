@@ -16,7 +16,7 @@ import sysconfig
 import tempfile
 import zipfile
 
-PROGRAMS = ("starling-ps", "starling-launch", "starling-ckpt")
+PROGRAMS = ("starling-ps", "starling-launch", "starling-ckpt", "starling-objects")
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the same files give the same wheel
 
 METADATA = """Metadata-Version: 2.1
@@ -49,6 +49,7 @@ def content(build):
             found[f"starling/{path}"] = file.read()
     found["starling/_native.abi3.so"] = stripped(os.path.join(package, "_native.abi3.so"))
     found["starling/libstarling.so.0"] = stripped(os.path.join(build, "worker", "client", "libstarling.so.0"))
+    found["starling/libstarling_objects.so.0"] = stripped(os.path.join(build, "objects", "libstarling_objects.so.0"))
     for name in PROGRAMS:
         found[f"starling/bin/{name}"] = stripped(os.path.join(build, "bin", name))
     return found

@@ -25,3 +25,8 @@ def starling_launch() -> NoReturn:
 def starling_ckpt() -> NoReturn:
     """starling-ckpt"""
     _run("starling-ckpt")
+
+
+def starling_objects() -> NoReturn:
+    """starling-objects"""
+    _run("starling-objects")

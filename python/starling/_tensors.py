@@ -197,20 +197,20 @@ def read_file(path: str) -> Iterator[Tuple[str, Raw]]:
     """The tensors of a .safetensors file, on its mapped pages. Raises ValueError if it is none."""
     with open(path, "rb") as file:
         file_bytes = os.fstat(file.fileno()).st_size
-        pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file_bytes > 0 else b""
+        pages = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file_bytes > 0 else b"")
     header_bytes = int.from_bytes(pages[:8], "little")
     begin = 8 + header_bytes
     try:
         if header_bytes > _HEADER_BYTES_MAX or begin > file_bytes:
             raise ValueError(f"a header of {header_bytes} bytes in a file of {file_bytes}")
-        header = json.loads(pages[8:begin])
+        header = json.loads(bytes(pages[8:begin]))
         for name, entry in header.items():
             if name == "__metadata__":
                 continue
             at, end = entry["data_offsets"]
             if not isinstance(at, int) or not isinstance(end, int) or not 0 <= at <= end <= file_bytes - begin:
                 raise ValueError(f"{name}: bytes {at} to {end} of {file_bytes - begin}")
-            yield name, Raw(_BY_FILE_NAME[entry["dtype"]].name, tuple(entry["shape"]), memoryview(pages)[begin + at:begin + end])
+            yield name, Raw(_BY_FILE_NAME[entry["dtype"]].name, tuple(entry["shape"]), pages[begin + at:begin + end])
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: no .safetensors file: {type(error).__name__}: {error}") from None
 

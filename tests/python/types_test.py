@@ -10,9 +10,14 @@ import unittest
 
 from support import harness, starling
 
+import starling.objects
+import starling.transfer
+
 SCRIPT = """
 import numpy
 import starling
+import starling.objects
+import starling.transfer
 
 client = starling.connect("host:1", task=0, workers=2)
 table = client.sparse("t", 8, starling.Adagrad(lr=0.1), starling.Normal(std=0.1), starling.SSP(2))
@@ -24,6 +29,16 @@ with client.step() as step:
     step.advance()
     bags = step.pull_bags(table, [1, 2], [0], "mean")
 reveal_type(table.dim)
+with starling.objects.serve() as node:
+    version: int = node.publish("w", {"a": rows})
+    for got in node.follow("w", into={"a": rows}):
+        version = got.version + got.skipped
+    with node.view("w") as view:
+        rows += view["a"]
+engine = starling.transfer.Engine("127.0.0.1:0", lanes=1)
+engine.register(rows)
+with engine.open(engine.name) as segment:
+    engine.read(rows, segment, segment.buffers()[0].address)
 """
 BAD = "import starling\nstarling.SGD(lr='fast')\n"
 CONFIG = "[mypy]\n[mypy-torch.*]\nfollow_imports = skip\nignore_missing_imports = True\n"  # torch has 1,200 files
@@ -54,8 +69,9 @@ class Types(unittest.TestCase):
 class Docstrings(unittest.TestCase):
     def test_every_public_name_has_one(self):
         missing = []
-        for name in starling.__all__:
-            each = getattr(starling, name)
+        public = [(module, name) for module in (starling, starling.objects, starling.transfer) for name in module.__all__]
+        for module, name in public:
+            each = getattr(module, name)
             if not getattr(each, "__doc__", None):
                 missing.append(name)
             members = vars(each).items() if isinstance(each, type) else ()

@@ -14,6 +14,10 @@ BUILD = os.path.dirname(harness.BIN)
 MAKE_WHEEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python", "wheel.py")
 SCRIPT = """
 import numpy, starling
+from starling import objects
+with objects.serve() as node:
+    node.publish("w", {"a": numpy.ones(2)})
+    assert node.fetch("w").tensors["a"].sum() == 2
 with starling.local_cluster() as cluster, cluster.connect() as client:
     rows = client.sparse("t", 2, starling.Sum()).push_pull([1], numpy.ones((1, 2), numpy.float32))
 maps = open("/proc/self/maps").read()
@@ -40,8 +44,8 @@ class Wheel(unittest.TestCase):
         total, _, files = self.run_here(sys.executable, "-c", SCRIPT, env=environment).partition(" ")
         self.assertEqual(total, "2.0")
         self.assertEqual(files.strip(), str([os.path.join(site, "starling", name)
-                                             for name in ("_native.abi3.so", "libstarling.so.0")]))
-        for program in ("starling-ps", "starling-launch", "starling-ckpt"):
+                                             for name in ("_native.abi3.so", "libstarling.so.0", "libstarling_objects.so.0")]))
+        for program in ("starling-ps", "starling-launch", "starling-ckpt", "starling-objects"):
             self.assertIn(program, self.run_here(os.path.join(site, "bin", program), "--version", env=environment))
 
 
