@@ -20,7 +20,7 @@
  * can be repeated. A READ may have overwritten a part of its local memory. A WRITE may have changed
  * a part of the remote memory, and may change it later, but not over a later WRITE of that segment.
  *
- * A request lies in one registered range on either side. Local memory stays registered meanwhile. */
+ * A request lies in one registered range on either side. Local memory must stay registered. */
 #ifndef STARLING_TRANSFER_H
 #define STARLING_TRANSFER_H
 

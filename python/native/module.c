@@ -43,7 +43,8 @@ static bool add_library(PyObject *module)
     Dl_info found = {.dli_fname = ""};
     (void)dladdr((const void *)(uintptr_t)sl_log_set, &found);
     return PyModule_AddStringConstant(module, "library", found.dli_fname) == 0 &&
-           PyModule_AddObject(module, "log_line", PyLong_FromVoidPtr((void *)(uintptr_t)sl_native_log_line())) == 0;
+           PyModule_AddObject(module, "log_line",
+                              PyLong_FromVoidPtr((void *)(uintptr_t)sl_native_log_line())) == 0;
 }
 
 static PyMethodDef functions[] = {
