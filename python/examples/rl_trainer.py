@@ -10,6 +10,7 @@ An update needs the rollouts of half of the actors: the others may be late.
 
 import argparse
 import collections
+import contextlib
 import os
 import queue
 import sys
@@ -108,12 +109,9 @@ class Rollouts:
         found = [self.take() for _ in range(least)]
         return found + [self.take() for _ in range(self.arrived.qsize())]
 
-    def take(self):
-        """Waits for the next rollout, and returns the actor, the version that it used, and the rollout."""
-        try:
-            task, version, rollout = self.arrived.get(timeout=WAIT_S)
-        except queue.Empty:
-            sys.exit(f"no rollout within {WAIT_S:.0f} s; start actors, or look at their output")
+    def take(self, wait_s=WAIT_S):
+        """Waits for the next rollout, and returns the actor, the version that it used, and the rollout. Raises queue.Empty."""
+        task, version, rollout = self.arrived.get(timeout=wait_s)
         self.staleness[task] = rollout["staleness"]
         self.rewards.extend(rollout["episodes"])
         self.first_rewards.extend(rollout["episodes"][:100 - len(self.first_rewards)])
@@ -143,9 +141,10 @@ def train(args, node):
             printed = time.monotonic()
             report(args, update, begun, rollouts, lags)
     version, left = node.publish(POLICY, actor.weights, note=DONE), set(range(1, args.actors + 1))
-    while left:  # each actor plays the last version too
-        task, used, _ = rollouts.take()
-        left -= {task} if used == version else set()
+    with contextlib.suppress(queue.Empty):
+        while left:  # each actor that still runs plays the last version too
+            task, used, _ = rollouts.take(10)
+            left -= {task} if used == version else set()
     report(args, update, begun, rollouts, lags)
     finish(node, rollouts, update + 2)
 
@@ -180,7 +179,10 @@ def main():
         is_host = "STARLING_OBJECTS_CATALOGUE" not in os.environ
         if is_host:
             print(f"python3 rl_actor.py --catalogue {node.catalogue} --task TASK      # TASK: 1 to {args.actors}", flush=True)
-        train(args, node)
+        try:
+            train(args, node)
+        except queue.Empty:
+            sys.exit(f"no rollout within {WAIT_S:.0f} s; start actors, or look at their output")
         time.sleep(2 * is_host)  # actors end before their catalogue
 
 

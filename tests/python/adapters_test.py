@@ -145,16 +145,18 @@ class Adapters(unittest.TestCase):
         self.assertEqual(update_weights("starling", trainers, rollouts)[2], self.expected(6))
 
     def test_verl_trainer_that_restarts_and_one_that_fails(self):
-        with objects.serve() as node:
-            options = {"catalogue": node.address, "timeout": 2.0}
-            rollout = self.start(VerlWorker, False, options)
-            for _ in range(2):
-                self.assertEqual(update_weights("starling", [self.start(VerlWorker, True, options)], [rollout])[0],
-                                 self.expected(1, torch.bfloat16))
-            self.assertEqual([(each.version, each.note) for each in node.versions("policy")], [(1, "step 1"), (2, "step 1")])
-            rollout("init_process_group", master={"catalogue": node.address, "version": 3})()
-            with self.assertRaisesRegex(RuntimeError, "NotFoundError.*policy has no version 3"):
-                rollout("receive_weights")()
+        node = objects.serve()
+        self.addCleanup(node.close)
+        options = {"catalogue": node.address, "timeout": TIMEOUT}
+        rollout = self.start(VerlWorker, False, options)
+        for _ in range(2):
+            self.assertEqual(update_weights("starling", [self.start(VerlWorker, True, options)], [rollout])[0],
+                             self.expected(1, torch.bfloat16))
+        self.assertEqual([(each.version, each.note) for each in node.versions("policy")], [(1, "step 1"), (2, "step 1")])
+        rollout = self.start(VerlWorker, False, {**options, "timeout": 0.5})
+        rollout("init_process_group", master={"catalogue": node.address, "version": 3})()
+        with self.assertRaisesRegex(RuntimeError, "NotFoundError.*policy has no version 3|DeadlineError.*policy"):
+            rollout("receive_weights")()
 
     def test_vllm(self):
         workers = [self.start(VllmWorker) for _ in range(2)]
