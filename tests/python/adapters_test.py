@@ -204,6 +204,8 @@ class Adapters(unittest.TestCase):
         self.assertEqual(source.reads, 4)
         with self.assertRaisesRegex(RuntimeError, "NotFoundError.*no version 9"):
             workers[0]("update_weights", info='{"version": 9}')()
+        workers[0]("finish_weight_update")()
+        self.assertEqual(workers[0]("summary")(), (self.expected(2), False, 6))
         with self.assertRaisesRegex(ValueError, "source: None"):
             WeightTransferTrainerFactory.trainer_init(info(rank=0), client=client)
         for worker in workers:

@@ -36,34 +36,40 @@ class StarlingUpdateInfo(WeightTransferUpdateInfo):
 
 
 class StarlingWeightTransferEngine(WeightTransferEngine):
-    """The part of an inference worker. It loads a version once all of it has been verified in the memory of its host."""
+    """The part of an inference worker. A version that cannot be fetched leaves its model as it is."""
 
     init_info_cls, update_info_cls = StarlingInitInfo, StarlingUpdateInfo
     _node: Optional[objects.Node] = None
+    _is_loading = False  # the model accepts weights
 
     def init_transfer_engine(self, init_info: StarlingInitInfo) -> None:
         """Connects to the catalogue. Raises as objects.connect."""
         self.shutdown()
         self._info = init_info
-        self._node = objects.connect(init_info.catalogue, timeout=init_info.timeout, **init_info.options)
+        self._node = objects.connect(init_info.catalogue, **{"timeout": init_info.timeout, **init_info.options})
 
     def start_weight_update(self) -> None:
-        """Has the model accept weights in the format of checkpoints."""
-        from vllm.model_executor.model_loader.reload import initialize_layerwise_reload
-        initialize_layerwise_reload(self.model)
+        """Does nothing: receive_weights begins to change the model."""
 
     def receive_weights(self, update_info: StarlingUpdateInfo) -> None:
-        """Loads a version tensor by tensor. Raises as objects.Node.view, before the first tensor."""
+        """Loads a version tensor by tensor, in the format of checkpoints, once all of it has been verified in the memory
+        of this host. Raises as objects.Node.view, before the model is changed."""
         if self._node is None:
             raise RuntimeError("receive_weights: init_transfer_engine comes first")
+        from vllm.model_executor.model_loader.reload import initialize_layerwise_reload
         with self._node.view(self._info.name, update_info.version, self._info.timeout) as view:
+            if not self._is_loading:
+                initialize_layerwise_reload(self.model)
+                self._is_loading = True
             for name in view:
                 self.model.load_weights([(name, view.torch(name).to(self.device, copy=True))])
 
     def finish_weight_update(self) -> None:
-        """Has the model use the weights."""
+        """Has the model use the weights, if there are any."""
         from vllm.model_executor.model_loader.reload import finalize_layerwise_reload
-        finalize_layerwise_reload(self.model, self.model_config)
+        if self._is_loading:
+            self._is_loading = False
+            finalize_layerwise_reload(self.model, self.model_config)
 
     def shutdown(self) -> None:
         """Ends the node. A second call does nothing."""
@@ -115,7 +121,7 @@ class StarlingTrainerEngine(TrainerWeightTransferEngine):
         return engine
 
     def send_weights(self) -> None:
-        """Publishes the weights, and has the workers load them: they pause for the load alone, not for the publication.
+        """Publishes the weights, and then has the workers load them.
 
         Raises as objects.Node.publish, then no worker has begun; and as the client.
         """
