@@ -44,7 +44,7 @@ def content(build):
     """{path in the wheel: bytes} of the package."""
     found = {}
     package = os.path.join(build, "python", "starling")
-    for path in [name for each in ("*.py*", "py.typed", "torch/*.py") for name in glob.glob(each, root_dir=package)]:
+    for path in [name for each in ("*.py*", "py.typed", "adapters/*.py", "torch/*.py") for name in glob.glob(each, root_dir=package)]:
         with open(os.path.join(package, path), "rb") as file:
             found[f"starling/{path}"] = file.read()
     found["starling/_native.abi3.so"] = stripped(os.path.join(package, "_native.abi3.so"))

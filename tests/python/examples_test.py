@@ -5,19 +5,21 @@ a restart, and their errors."""
 import json
 import os
 import re
+import subprocess
 import sys
+import unittest
 
 import support
 from support import harness, numpy, starling
 
 try:
-    import torch.distributed.run  # noqa: F401
+    import torch.distributed.run
 except ImportError:
-    print("skipped: this interpreter has no torch (Debian: python3-torch)")
-    sys.exit(harness.SKIPPED)
+    torch = None
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python", "examples")
-DEEPFM, DLRM = (os.path.join(EXAMPLES, name) for name in ("deepfm_adult.py", "dlrm_criteo.py"))
+DEEPFM, DLRM, TRAINER, ACTOR = (os.path.join(EXAMPLES, name) for name in ("deepfm_adult.py", "dlrm_criteo.py", "rl_trainer.py",
+                                                                          "rl_actor.py"))
 
 # Runs the example that its arguments name. Worker 1 ends in its 40th step, in the second epoch, once.
 ENDS_ONCE = """
@@ -56,6 +58,7 @@ for line in lines:
 """
 
 
+@unittest.skipIf(torch is None, "needs torch (Debian: python3-torch)")
 class Examples(harness.StarlingTest):
     def setUp(self):
         super().setUp()
@@ -147,6 +150,50 @@ class Examples(harness.StarlingTest):
         self.assertEqual(len(errors), len(cases), output)
         for error, (_, words) in zip(errors, cases):
             self.assertRegex(error, words)
+
+
+class Reinforcement(harness.StarlingTest):
+    """The trainer and its actors, for some updates: longer runs learn."""
+
+    def check(self, output, actors, updates):
+        found = re.search(rf"update {updates}: (\d+) episodes, mean reward of the last \d+ (\d+\.\d); policy of an actor (\d+\.\d\d) versions, "
+                          r"(\d+\.\d) ms behind; rollouts (\d+\.\d\d) versions old", output)
+        self.assertTrue(found, output)
+        episodes, reward, *_ = map(float, found.groups())
+        self.assertGreater(episodes, 20)
+        self.assertTrue(1 <= reward <= 500, output)
+        found = re.search(rf"{updates + 2} versions of \d+\.\d KB; {actors} actors used (\d+) and skipped (\d+)", output)
+        self.assertTrue(found, output)
+        used, skipped = map(int, found.groups())
+        self.assertGreaterEqual(used, 2 * actors, output)  # the first one and the last one, at least
+        self.assertLessEqual(used + skipped, actors * (updates + 2), output)
+
+    def test_under_the_launcher(self):
+        for flags, line in (["--agents"], "copied to the pool of this host"), ([], "fetched by actors"):
+            output = self.run_to_end("starling-launch", "--ps", 1, "--workers", 4, "--objects", *flags, "--", sys.executable, "-u",
+                                     TRAINER, "--updates", 6, "--seconds", harness.DEADLINE_S)
+            self.check(output, 3, 6)
+            self.assertIn(line, output)
+
+    def test_by_hand(self):
+        trainer = subprocess.Popen([sys.executable, "-u", TRAINER, "--actors", "2", "--updates", "4", "--seconds", str(harness.DEADLINE_S)],
+                                   stdout=subprocess.PIPE, text=True, cwd=self.folder)
+        self.addCleanup(trainer.stdout.close)
+        self.addCleanup(trainer.wait)
+        self.addCleanup(trainer.kill)
+        catalogue = re.search(r"--catalogue (\S+) ", trainer.stdout.readline())[1]
+        for task in 1, 2:
+            actor = subprocess.Popen([sys.executable, ACTOR, "--catalogue", catalogue, "--task", str(task)], cwd=self.folder)
+            self.addCleanup(actor.wait)
+            self.addCleanup(actor.kill)
+        self.check(trainer.stdout.read(), 2, 4)
+        self.assertEqual(trainer.wait(), 0)
+
+    def test_no_actors(self):
+        done = subprocess.run([sys.executable, TRAINER, "--actors", "0"], capture_output=True, text=True, check=False,
+                              timeout=harness.DEADLINE_S)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--actors 0; accepted: 1 or more", done.stderr)
 
 
 if __name__ == "__main__":
