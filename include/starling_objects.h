@@ -178,6 +178,10 @@ struct sl_publish_options {
      * sl_publish_begin until it is replaced or destroyed; if it is killed, 10 s longer. */
     bool take_over;
     bool new_name; /* EXISTS if the name has a version */
+    /* HOST: publishes, beside the version, its difference from the version before, if that is less
+     * than 0.7 of it: nodes that have that one in their pool fetch the difference instead. Both
+     * versions are in the publisher's own pool, whatever the agent: no other one is a base. */
+    bool delta;
 };
 
 struct sl_publication;

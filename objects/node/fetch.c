@@ -9,26 +9,16 @@
 #include "core/log.h"
 #include "objects/node/board_residency.h"
 #include "objects/node/cache.h"
+#include "objects/node/delta.h"
 #include "objects/node/directory.h"
 #include "objects/node/download.h"
+#include "objects/node/fetch_holders.h"
 #include "objects/node/node.h"
 
-#define HOLDERS_MAX    16
-#define MISMATCHES_MAX 2                          /* then a holder is not used any more */
-#define TICK_NS        (10 * SL_CLOCK_NS_PER_MS)  /* looks for slow sources */
-#define FIND_NS        (200 * SL_CLOCK_NS_PER_MS) /* between two FINDs */
-#define FORGIVE_NS     SL_CLOCK_NS_PER_S          /* then a holder that failed is tried again */
+#define TICK_NS (10 * SL_CLOCK_NS_PER_MS)  /* looks for slow sources */
+#define FIND_NS (200 * SL_CLOCK_NS_PER_MS) /* between two FINDs */
 
 enum { MISSING, FLYING, VERIFIED }; /* of a block, and of the manifest */
-
-/* A node that may have the part. */
-struct holder {
-    uint64_t node;
-    char address[SL_OBJECTS_ADDRESS_BYTES];
-    uint32_t mismatches;
-    bool has_failed;    /* for some time */
-    uint64_t failed_ns; /* the last time; 0: never */
-};
 
 struct sl_objects_fetch {
     struct sl_objects *node;
@@ -41,9 +31,9 @@ struct sl_objects_fetch {
     uint8_t manifest;                     /* its state */
     uint8_t *blocks;                      /* [block count]: their states */
     uint32_t missing[SL_OBJECTS_STRIPES]; /* blocks that are not verified */
+    struct sl_objects_delta *delta;       /* brings some of them; NULL: none is used */
 
-    struct holder holders[HOLDERS_MAX]; /* in the order in which they are tried */
-    uint32_t holder_count;
+    struct sl_objects_fetch_holders holders;
     struct sl_list downloads;                                  /* the ones that are closing too */
     struct sl_objects_download *of_stripe[SL_OBJECTS_STRIPES]; /* NULL: none now */
     struct sl_objects_ask find;
@@ -88,12 +78,15 @@ static void fetch_end(struct sl_objects_fetch *fetch, int err, const char *reaso
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) { /* some are freed before the others */
         fetch->of_stripe[i] = NULL;
     }
+    if (fetch->delta != NULL) {
+        sl_objects_delta_cancel(fetch->delta);
+    }
     sl_reactor_arm(fetch->node->reactor, &fetch->timer, 0);
 }
 
 static void end_if_closed(struct sl_objects_fetch *fetch)
 {
-    if (!fetch->is_ending || !sl_list_empty(&fetch->downloads)) {
+    if (!fetch->is_ending || !sl_list_empty(&fetch->downloads) || fetch->delta != NULL) {
         return;
     }
     sl_reactor_disarm(fetch->node->reactor, &fetch->timer);
@@ -137,62 +130,6 @@ void sl_objects_fetch_describe(const struct sl_objects_fetch *fetch, char text[S
                    fetch->manifest == VERIFIED ? "blocks" : "the manifest and blocks", missing,
                    fetch->last_holder[0] != '\0' ? fetch->last_holder : "unknown",
                    fetch->last_reason[0] != '\0' ? ": " : "", fetch->last_reason);
-}
-
-/* Holders */
-
-static struct holder *find_holder(struct sl_objects_fetch *fetch, uint64_t node)
-{
-    for (uint32_t i = 0; i < fetch->holder_count; i++) {
-        if (fetch->holders[i].node == node) {
-            return &fetch->holders[i];
-        }
-    }
-    return NULL;
-}
-
-static void add_holder(struct sl_objects_fetch *fetch, const struct sl_objects_peer *peer)
-{
-    struct holder *holder = find_holder(fetch, peer->node);
-    if (peer->node == 0 || peer->node == fetch->node->id) {
-        return;
-    }
-    if (holder == NULL && fetch->holder_count < HOLDERS_MAX) {
-        holder = &fetch->holders[fetch->holder_count++];
-        *holder = (struct holder){.node = peer->node};
-    } else if (holder == NULL) { /* instead of the one that has failed last */
-        holder = &fetch->holders[HOLDERS_MAX - 1];
-        for (uint32_t i = 0; i < HOLDERS_MAX; i++) {
-            holder = fetch->holders[i].failed_ns > holder->failed_ns ? &fetch->holders[i] : holder;
-        }
-        *holder = (struct holder){.node = peer->node};
-    }
-    (void)snprintf(holder->address, sizeof holder->address, "%s", peer->address);
-}
-
-static void add_holders(struct sl_objects_fetch *fetch, const struct sl_objects_message *news)
-{
-    for (uint32_t i = 0; i < news->news.parent_count; i++) {
-        add_holder(fetch, &news->news.parents[i]);
-    }
-    for (uint32_t i = 0; i < news->news.other_count; i++) {
-        add_holder(fetch, &news->news.others[i]);
-    }
-}
-
-static bool fetch_is_usable(const struct holder *holder)
-{
-    return !holder->has_failed && holder->mismatches < MISMATCHES_MAX;
-}
-
-static void forgive(struct sl_objects_fetch *fetch, uint64_t now_ns)
-{
-    for (uint32_t i = 0; i < fetch->holder_count; i++) {
-        struct holder *holder = &fetch->holders[i];
-        if (holder->has_failed && now_ns - holder->failed_ns > FORGIVE_NS) {
-            holder->has_failed = false;
-        }
-    }
 }
 
 /* Sources */
@@ -241,6 +178,7 @@ static void fetch_pump(struct sl_objects_download *download)
         while (count < count_max && sl_objects_download_next(download, &stretches[count])) {
             const uint32_t block = stretches[count].block;
             if (fetch->blocks[block] == MISSING &&
+                (fetch->delta == NULL || !sl_objects_delta_has(fetch->delta, block)) &&
                 fetch->of_stripe[stripe_of(fetch, block)] == download) {
                 fetch->blocks[block] = FLYING;
                 count++;
@@ -267,7 +205,7 @@ static void fetch_pump(struct sl_objects_download *download)
  * While an earlier download from the holder closes, nothing changes, and a tick tries again: its
  * DONE would end a new one at the source. */
 static void fetch_assign(struct sl_objects_fetch *fetch, uint32_t stripe,
-                         const struct holder *holder)
+                         const struct sl_objects_holder *holder)
 {
     struct sl_objects_download *before = fetch->of_stripe[stripe];
     struct sl_objects_download *download = find_download(fetch, holder->node);
@@ -294,7 +232,7 @@ static void fetch_assign(struct sl_objects_fetch *fetch, uint32_t stripe,
 static void replace(struct sl_objects_download *download, const char *reason)
 {
     struct sl_objects_fetch *fetch = download->ctx;
-    struct holder *holder = find_holder(fetch, download->id);
+    struct sl_objects_holder *holder = sl_objects_fetch_holders_find(&fetch->holders, download->id);
     if (download->is_closing) {
         return;
     }
@@ -334,7 +272,7 @@ static void fetch_found(struct sl_objects_ask *ask, const struct sl_objects_mess
     struct sl_objects_fetch *fetch = SL_CONTAINER_OF(ask, struct sl_objects_fetch, find);
     fetch->found_ns = sl_reactor_now_ns(fetch->node->reactor);
     if (err == 0) {
-        add_holders(fetch, answer);
+        sl_objects_fetch_holders_add(&fetch->holders, fetch->node->id, answer);
     } else if (fetch->last_reason[0] == '\0') {
         (void)snprintf(fetch->last_reason, sizeof fetch->last_reason, "%s", reason);
     }
@@ -358,34 +296,25 @@ static void find_more(struct sl_objects_fetch *fetch)
                                         .name = fetch->copy->name,
                                         .version = fetch->copy->version,
                                         .part = fetch->copy->part};
-    for (uint32_t i = 0; i < fetch->holder_count; i++) {
-        if (!fetch_is_usable(&fetch->holders[i]) && find->find.bad_count < SL_OBJECTS_OTHERS_MAX) {
-            find->find.bad[find->find.bad_count++] = fetch->holders[i].node;
+    for (uint32_t i = 0; i < fetch->holders.count; i++) {
+        if (!sl_objects_holder_is_usable(&fetch->holders.items[i]) &&
+            find->find.bad_count < SL_OBJECTS_OTHERS_MAX) {
+            find->find.bad[find->find.bad_count++] = fetch->holders.items[i].node;
         }
     }
     fetch->find.answered = fetch_found;
     sl_objects_ask(fetch->node, &fetch->find, fetch->deadline_ns);
 }
 
-/* A holder that can take the place of this one: it has not failed yet, or not for the longest time.
- * So each of them gets its turn, however many have ended. NULL: there is none. */
-static const struct holder *fetch_find_other(const struct sl_objects_fetch *fetch,
-                                             const struct sl_objects_download *now)
+static const struct sl_objects_holder *fetch_find_other(const struct sl_objects_fetch *fetch,
+                                                        const struct sl_objects_download *now)
 {
-    const struct holder *best = NULL;
-    for (uint32_t i = 0; i < fetch->holder_count; i++) {
-        const struct holder *holder = &fetch->holders[i];
-        if (fetch_is_usable(holder) && (now == NULL || now->id != holder->node) &&
-            (best == NULL || holder->failed_ns < best->failed_ns)) {
-            best = holder;
-        }
-    }
-    return best;
+    return sl_objects_fetch_holders_other(&fetch->holders, now != NULL ? now->id : 0);
 }
 
 static void find_parent(struct sl_objects_fetch *fetch, uint32_t stripe)
 {
-    const struct holder *other = fetch_find_other(fetch, fetch->of_stripe[stripe]);
+    const struct sl_objects_holder *other = fetch_find_other(fetch, fetch->of_stripe[stripe]);
     if (other != NULL) {
         fetch_assign(fetch, stripe, other);
     } else {
@@ -426,9 +355,9 @@ static void fetch_timer_passed(struct sl_timer *timer, uint64_t now_ns)
         fetch_end(fetch, SL_ERR_DEADLINE, text);
         return;
     }
-    forgive(fetch, now_ns);
+    sl_objects_fetch_holders_forgive(&fetch->holders, now_ns);
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
-        if (needs(fetch, i) && !fetch->is_ending) {
+        if (needs(fetch, i) && !fetch->is_ending && fetch->delta == NULL) {
             look_at(fetch, i, now_ns);
         }
     }
@@ -454,14 +383,14 @@ static void set_damaged(const struct sl_objects_download *download)
 static void mismatch(struct sl_objects_download *download, const char *what)
 {
     struct sl_objects_fetch *fetch = download->ctx;
-    struct holder *holder = find_holder(fetch, download->id);
+    struct sl_objects_holder *holder = sl_objects_fetch_holders_find(&fetch->holders, download->id);
     char reason[64];
     (void)snprintf(reason, sizeof reason, "%s does not match its digest", what);
     fetch->copy->counts.corrupt_blocks++;
     sl_log_warn("objects: %s@%" PRIu64 " part %u: %s from %s; fetched elsewhere%s",
                 fetch->copy->name, fetch->copy->version, fetch->copy->part, reason,
                 download->address,
-                holder != NULL && ++holder->mismatches >= MISMATCHES_MAX
+                holder != NULL && (holder->mismatches++, !sl_objects_holder_is_usable(holder))
                     ? "; this holder is not used any more: check its memory"
                     : "");
     set_damaged(download);
@@ -508,9 +437,11 @@ static int count_shared(struct sl_objects_fetch *fetch)
     const uint32_t from = sl_objects_copy_manifest_blocks(fetch->copy);
     int err = 0;
     for (uint32_t i = from; err == 0 && pooled != NULL && i < pooled->resident_count; i++) {
-        err = pooled->blocks[i].is_verified && fetch->blocks[i - from] != VERIFIED
-                  ? fetch_count_block(fetch, i - from)
-                  : 0;
+        if (pooled->blocks[i].is_verified && fetch->blocks[i - from] != VERIFIED) {
+            err = fetch_count_block(fetch, i - from);
+            sl_cell_add(&fetch->node->counters.shared_bytes,
+                        sl_objects_manifest_block_bytes(&fetch->copy->manifest, i - from));
+        }
     }
     return err;
 }
@@ -553,6 +484,63 @@ static bool take_manifest(struct sl_objects_fetch *fetch, int *err, struct sl_re
     return is_right;
 }
 
+/* Delta */
+
+static void pump_again(void *ctx)
+{
+    struct sl_objects_fetch *fetch = ctx;
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
+        if (fetch->of_stripe[i] != NULL) {
+            sl_objects_download_rewind(fetch->of_stripe[i]);
+            fetch_pump(fetch->of_stripe[i]);
+        }
+    }
+}
+
+static void delta_rebuilt(void *ctx, uint32_t block, bool is_right)
+{
+    struct sl_objects_fetch *fetch = ctx;
+    struct sl_objects_copy *copy = fetch->copy;
+    if (!is_right) {
+        copy->counts.corrupt_blocks++;
+        sl_log_warn("objects: %s@%" PRIu64 " part %u: block %u of its delta does not match its "
+                    "digest; fetched as a whole",
+                    copy->name, copy->version, copy->part, block);
+        return;
+    }
+    sl_objects_pool_set_verified(copy->pooled, sl_objects_copy_manifest_blocks(copy) + block);
+    if (fetch_count_block(fetch, block) != 0) {
+        fetch_end(fetch, SL_ERR_NO_MEMORY, "out of memory");
+    }
+    tell_grown(fetch);
+    end_if_complete(fetch);
+}
+
+static void delta_over(void *ctx)
+{
+    struct sl_objects_fetch *fetch = ctx;
+    fetch->delta = NULL;
+    pump_again(fetch);
+    if (fetch->is_ending) {
+        sl_reactor_arm(fetch->node->reactor, &fetch->timer, 0);
+    }
+}
+
+/* While the catalogue is asked whether there is one, nothing is read. */
+static void look_for_delta(struct sl_objects_fetch *fetch)
+{
+    static const struct sl_objects_delta_events events = {
+        .described = pump_again, .rebuilt = delta_rebuilt, .over = delta_over};
+    uint32_t missing = 0;
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
+        missing += fetch->missing[i];
+    }
+    if (!fetch->is_ending) {
+        fetch->delta = sl_objects_delta_start(fetch->node, fetch->copy, missing, fetch->deadline_ns,
+                                              &events, fetch);
+    }
+}
+
 static void manifest_arrived(struct sl_objects_download *download)
 {
     struct sl_objects_fetch *fetch = download->ctx;
@@ -575,6 +563,7 @@ static void manifest_arrived(struct sl_objects_download *download)
     sl_objects_serve_grown(fetch->node);
     tell_grown(fetch);
     end_if_complete(fetch); /* an image without bytes */
+    look_for_delta(fetch);
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
         if (fetch->of_stripe[i] != NULL) {
             fetch_pump(fetch->of_stripe[i]);
@@ -612,6 +601,7 @@ static void blocks_arrived(struct sl_objects_download *download,
         if (fetch_count_block(fetch, block) != 0) {
             fetch_end(fetch, SL_ERR_NO_MEMORY, "out of memory");
         }
+        sl_cell_add(&fetch->node->counters.fetched_bytes, stretches[i].bytes);
     }
     tell_grown(fetch);
     end_if_complete(fetch);
@@ -680,8 +670,9 @@ void sl_objects_fetch_gone(struct sl_objects_fetch *fetch, const struct sl_objec
 static void follow_plan(struct sl_objects_fetch *fetch)
 {
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
-        const struct holder *holder = find_holder(fetch, fetch->planned[i]);
-        if (needs(fetch, i) && holder != NULL && fetch_is_usable(holder)) {
+        const struct sl_objects_holder *holder =
+            sl_objects_fetch_holders_find(&fetch->holders, fetch->planned[i]);
+        if (needs(fetch, i) && holder != NULL && sl_objects_holder_is_usable(holder)) {
             fetch_assign(fetch, i, holder);
         }
     }
@@ -689,7 +680,7 @@ static void follow_plan(struct sl_objects_fetch *fetch)
 
 void sl_objects_fetch_news(struct sl_objects_fetch *fetch, const struct sl_objects_message *news)
 {
-    add_holders(fetch, news);
+    sl_objects_fetch_holders_add(&fetch->holders, fetch->node->id, news);
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
         fetch->planned[i] = i < news->news.parent_count ? news->news.parents[i].node : 0;
     }
@@ -755,8 +746,8 @@ static void use_file(struct sl_objects_fetch *fetch)
     if (stored == NULL) {
         return;
     }
-    struct holder *file = &fetch->holders[fetch->holder_count++];
-    *file = (struct holder){.node = fetch->node->id};
+    struct sl_objects_holder *file = &fetch->holders.items[fetch->holders.count++];
+    *file = (struct sl_objects_holder){.node = fetch->node->id};
     sl_objects_directory_describe(fetch->node->directory, &stored->key, file->address,
                                   sizeof file->address);
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {

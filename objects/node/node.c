@@ -14,6 +14,7 @@
 #include "net/store/address.h"
 #include "net/transfer/setup.h"
 #include "objects/node/call.h"
+#include "objects/node/delta.h"
 #include "objects/node/directory.h"
 #include "objects/node/error.h"
 #include "objects/node/fetch.h"
@@ -66,6 +67,7 @@ static void retire(struct sl_objects *node, const struct sl_objects_message *mes
             sl_objects_withdraw(node, copy, "it was removed");
         }
     }
+    sl_objects_delta_withdraw(node, message->name, message->version);
     if (message->part == 0) {
         sl_objects_follow_removed(node, message->name, message->version);
     }

@@ -6,6 +6,8 @@
 #ifndef SL_OBJECTS_NODE_NODE_H
 #define SL_OBJECTS_NODE_NODE_H
 
+#include "core/cell.h"
+#include "core/metrics.h"
 #include "objects/node/copy.h"
 #include "objects/node/cost.h"
 #include "objects/node/follow.h"
@@ -23,6 +25,13 @@ struct sl_objects_directory;
 struct sl_objects_host;
 struct sl_objects_local;
 struct sl_objects_options;
+
+struct sl_objects_counters {
+    struct sl_cell fetched_bytes;     /* of blocks that were read and verified */
+    struct sl_cell shared_bytes;      /* of blocks equal to those of the version before: not read */
+    struct sl_cell delta_saved_bytes; /* by rebuilt blocks, less those of their deltas */
+    struct sl_cell delta_fallbacks;   /* deltas that were given up, and blocks that were wrong */
+};
 
 struct sl_objects {
     struct sl_transfer *transfer;
@@ -62,6 +71,7 @@ struct sl_objects {
         uint32_t capacity;
     } requests;                  /* download.c: of the batch that is being made */
     struct sl_objects_cost cost; /* of READs */
+    struct sl_objects_counters counters;
     struct sl_objects_pool pool; /* base NULL: not used yet; opened under the lock of the ports */
 };
 

@@ -8,6 +8,7 @@
 #include "core/array.h"
 #include "core/assert.h"
 #include "objects/node/call.h"
+#include "objects/node/delta.h"
 #include "objects/node/error.h"
 #include "objects/node/node.h"
 #include "objects/node/store.h"
@@ -123,8 +124,13 @@ static int list(struct sl_objects *objects, const char *prefix, const char *name
         free(made);
         return err;
     }
-    made->count = listing.count;
     made->entries = listing.entries;
+    const bool has_deltas = prefix != NULL && strchr(prefix, '~') != NULL;
+    for (uint32_t i = 0; i < listing.count; i++) {
+        if (has_deltas || !sl_objects_delta_is_name(listing.entries[i].name)) {
+            made->entries[made->count++] = listing.entries[i];
+        }
+    }
     *out = made;
     return 0;
 }

@@ -9,6 +9,7 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "objects/node/call.h"
+#include "objects/node/delta.h"
 #include "objects/node/error.h"
 #include "objects/node/withdraw.h"
 
@@ -44,7 +45,13 @@ int sl_publish_check(const struct sl_publish_options *options)
                                "given if it has several",
                                options->part, part_count, SL_OBJECTS_PARTS_MAX);
     }
-    return sl_objects_check_name(options->name);
+    if (options->delta && options->origin != SL_ORIGIN_HOST) {
+        return sl_objects_fail(SL_ERR_INVALID, "delta: only with the origin HOST");
+    }
+    const int wrong = sl_objects_check_name(options->name);
+    return wrong != 0 || !sl_objects_delta_is_name(options->name)
+               ? wrong
+               : sl_objects_fail(SL_ERR_INVALID, "%s is a name of deltas", options->name);
 }
 
 static void publish_take_begun(void *ctx, const struct sl_objects_message *answer)
@@ -74,25 +81,18 @@ int sl_publish_create(struct sl_objects *objects, const struct sl_publish_option
     made->part_count = options->part_count == 0 ? 1 : options->part_count;
     (void)snprintf(made->name, sizeof made->name, "%s", options->name);
     (void)snprintf(made->note, sizeof made->note, "%s", options->note == NULL ? "" : options->note);
+    made->wants_delta = options->delta && !sl_objects_delta_is_name(options->name);
     sl_objects_manifest_init(&made->manifest);
     *out = made;
     return 0;
 }
 
-int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options *options,
+int sl_publish_start(struct sl_objects *objects, const struct sl_publish_options *options,
                      uint32_t timeout_ms, struct sl_publication **out)
 {
-    sl_assert(objects != NULL);
-    sl_assert(options != NULL);
-    sl_assert(out != NULL);
-    int err = sl_publish_check(options);
-    err = err != 0 ? err : sl_objects_check_timeout(timeout_ms);
-    if (err != 0) {
-        return err;
-    }
     const uint64_t deadline_ns = sl_objects_deadline_ns(objects, timeout_ms);
     struct sl_publication *made;
-    err = sl_publish_create(objects, options, &made);
+    int err = sl_publish_create(objects, options, &made);
     if (err != 0) {
         return err;
     }
@@ -103,10 +103,11 @@ int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options
         .part = made->part,
         .part_count = made->part_count,
         .begin.origin = made->origin,
-        .begin.options =
-            (options->take_over ? SL_OBJECTS_TAKE_OVER : 0) |
-            (options->new_name ? SL_OBJECTS_NEW_NAME : 0) |
-            (strcmp(objects->names.agent, SL_OBJECTS_LOCAL_OFF) == 0 ? SL_OBJECTS_NO_AGENT : 0),
+        .begin.options = (options->take_over ? SL_OBJECTS_TAKE_OVER : 0) |
+                         (options->new_name ? SL_OBJECTS_NEW_NAME : 0) |
+                         (options->delta || strcmp(objects->names.agent, SL_OBJECTS_LOCAL_OFF) == 0
+                              ? SL_OBJECTS_NO_AGENT
+                              : 0),
     };
     err = sl_objects_ask_and_wait(objects, &begin, sl_objects_ms_left(objects, deadline_ns),
                                   publish_take_begun, made);
@@ -116,6 +117,17 @@ int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options
     }
     *out = made;
     return sl_objects_succeed();
+}
+
+int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options *options,
+                     uint32_t timeout_ms, struct sl_publication **out)
+{
+    sl_assert(objects != NULL);
+    sl_assert(options != NULL);
+    sl_assert(out != NULL);
+    int err = sl_publish_check(options);
+    err = err != 0 ? err : sl_objects_check_timeout(timeout_ms);
+    return err != 0 ? err : sl_publish_start(objects, options, timeout_ms, out);
 }
 
 /* Layout */
@@ -455,6 +467,11 @@ int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, u
     if (err != 0) {
         return err;
     }
+    if (publication->wants_delta) {
+        publication->wants_delta = false;
+        publication->has_delta = true;
+        sl_objects_delta_publish(publication, deadline_ns);
+    }
     struct sl_objects_message commit = {
         .kind = SL_OBJECTS_COMMIT,
         .part = publication->part,
@@ -507,6 +524,9 @@ void sl_publish_end(struct sl_publication **publication)
         return;
     }
     const struct sl_reason saved = sl_objects_error_save();
+    if (gone->has_delta && gone->state != SL_PUBLICATION_COMMITTED) {
+        sl_objects_delta_forget(gone);
+    }
     if (gone->copy != NULL && gone->is_served) {
         if (sl_publish_store_release(gone, true, UNUSED_MS) != 0) {
             sl_log_error("objects: %s@%" PRIu64 ": a keeper still reads its memory: withdraw it "

@@ -35,10 +35,16 @@ struct sl_publication {
     uint32_t keeper_count;
     bool is_kept_here; /* this node is one of them, and keeps the copy */
     bool is_served;    /* to keepers: the copy is in the node's list */
+    bool wants_delta;  /* it is not made yet */
+    bool has_delta;    /* it may have been published */
 };
 
 /* Errors: INVALID, with the text in sl_objects_last_error. */
 int sl_publish_check(const struct sl_publish_options *options);
+
+/* As sl_publish_begin, for options that are valid; also of deltas. */
+int sl_publish_start(struct sl_objects *objects, const struct sl_publish_options *options,
+                     uint32_t timeout_ms, struct sl_publication **out);
 
 /* A publication without version and epoch. Errors: NO_MEMORY. */
 int sl_publish_create(struct sl_objects *objects, const struct sl_publish_options *options,

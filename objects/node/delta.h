@@ -1,0 +1,75 @@
+/* Deltas: a version of a large part, in less bytes, for nodes whose pool has the version before it.
+ *
+ * The delta of NAME@VERSION, part P, is an object of its own, NAME~deltaP@VERSION, which its
+ * publisher commits right before the version (delta_code.h: its bytes). Its note is the number of
+ * the base. Nodes fetch it as any object; from it and the base they rebuild blocks, whose digests
+ * are those of the version. What a delta does not have, or has wrong, is fetched as a whole block,
+ * as without one; so no node needs a chain of deltas. Blocks that are equal in base and version
+ * share a slot of the pool (pool.h): they are in no delta.
+ *
+ * Owner: the node's reactor; blocks are rebuilt on its offload thread. */
+#ifndef SL_OBJECTS_NODE_DELTA_H
+#define SL_OBJECTS_NODE_DELTA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <starling_objects.h>
+
+struct sl_objects_copy;
+struct sl_objects_delta;
+struct sl_publication;
+
+/* The name of the deltas of a part. False: it would be too long, and there are none. */
+bool sl_objects_delta_name(const char *name, uint32_t part, char out[SL_OBJECTS_NAME_BYTES]);
+
+/* Whether the name is that of deltas: nothing else is published under it. */
+bool sl_objects_delta_is_name(const char *name);
+
+/* The newest older version of the copy's part (version 0), or that one, if the node's pool has all
+ * of it. NULL: it has not. */
+struct sl_objects_copy *sl_objects_delta_find_base(struct sl_objects *node,
+                                                   const struct sl_objects_copy *copy,
+                                                   uint64_t version);
+
+/* Rebuilding a copy in the pool, whose manifest is verified. */
+
+struct sl_objects_delta_events {
+    /* It is known which blocks the delta has. */
+    void (*described)(void *ctx);
+    /* A block has been rebuilt; its bytes match its digest, or not: then the delta does not have
+     * it. */
+    void (*rebuilt)(void *ctx, uint32_t block, bool is_right);
+    /* Once, the last event, in a turn of its own: nothing uses the copy's memory any more, and the
+     * delta is freed. Blocks that it did not bring are fetched as a whole. */
+    void (*over)(void *ctx);
+};
+
+/* Looks for a delta, if the copy may have one that pays: origin HOST, at least two blocks are
+ * missing, and the node's pool has an older version. NULL: there is none. */
+struct sl_objects_delta *sl_objects_delta_start(struct sl_objects *node,
+                                                struct sl_objects_copy *copy,
+                                                uint32_t missing_count, uint64_t deadline_ns,
+                                                const struct sl_objects_delta_events *events,
+                                                void *ctx);
+
+/* Whether it is to bring the block: before `described`, any block. */
+bool sl_objects_delta_has(const struct sl_objects_delta *delta, uint32_t block);
+
+/* `over` follows, and no other event; nothing if that is on its way. */
+void sl_objects_delta_cancel(struct sl_objects_delta *delta);
+
+/* Withdraws this node's deltas of the version, of all parts. */
+void sl_objects_delta_withdraw(struct sl_objects *node, const char *name, uint64_t version);
+
+/* Publish */
+
+/* A thread of the application: publishes the delta of a publication whose copy is in this node's
+ * pool, if the pool has an older version, and the delta is less than 0.7 of the part. Without one
+ * the version is published all the same. */
+void sl_objects_delta_publish(struct sl_publication *publication, uint64_t deadline_ns);
+
+/* The publication has ended without a commit: withdraws its delta. */
+void sl_objects_delta_forget(const struct sl_publication *publication);
+
+#endif

@@ -1,0 +1,188 @@
+/* The publisher's side of deltas. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "objects/node/call.h"
+#include "objects/node/delta.h"
+#include "objects/node/delta_code.h"
+#include "objects/node/error.h"
+#include "objects/node/publish.h"
+
+#define SAMPLE     16 /* of so many blocks one shows whether a delta pays */
+#define SHARE_MAX  7  /* tenths of the part's bytes */
+#define SHARE_UNIT 10
+
+/* The base of a publication, pinned until the delta is made. */
+struct base_call {
+    struct sl_objects_call call;
+    const struct sl_objects_copy *copy;
+    struct sl_objects_copy *base; /* NULL: there is none */
+    const char *name;             /* with version: whose deltas are withdrawn */
+    uint64_t version;
+};
+
+/* A delta in the making. */
+struct making {
+    const struct sl_objects_copy *copy, *base;
+    struct sl_objects_delta_coder *coder;
+    uint8_t *delta; /* header, lengths, blocks */
+    uint64_t bytes, room;
+    uint32_t tensor; /* that has the middle of the last block */
+};
+
+static void take_base_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct base_call *of = SL_CONTAINER_OF(call, struct base_call, call);
+    of->base = sl_objects_delta_find_base(node, of->copy, 0);
+    if (of->base != NULL) {
+        sl_objects_pool_pin(&node->pool, of->base->pooled);
+    }
+    sl_objects_answer(call, 0, "found");
+}
+
+static void put_base_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct base_call *of = SL_CONTAINER_OF(call, struct base_call, call);
+    sl_objects_pool_unpin(&node->pool, of->base->pooled);
+    sl_objects_answer(call, 0, "put");
+}
+
+static uint8_t *block_of(const struct sl_objects_copy *copy, uint32_t block)
+{
+    return copy->places[sl_objects_copy_manifest_blocks(copy) + block].base;
+}
+
+/* Bytes of an element in the middle of the block. */
+static uint32_t width_of(struct making *making, uint32_t block)
+{
+    const struct sl_objects_manifest *manifest = &making->copy->manifest;
+    const uint64_t middle = (uint64_t)block * SL_OBJECTS_BLOCK_BYTES +
+                            sl_objects_manifest_block_bytes(manifest, block) / 2;
+    const struct sl_objects_tensor *tensor = &manifest->tensors[making->tensor];
+    while (making->tensor + 1 < manifest->tensor_count &&
+           tensor->offset + tensor->bytes <= middle) {
+        tensor = &manifest->tensors[++making->tensor];
+    }
+    const uint32_t width = sl_objects_type_bytes(tensor->type);
+    return width == 0 ? 1 : width;
+}
+
+/* Appends the block. Returns its length; 0: it is equal, or pays as a whole, only. */
+static uint32_t encode_block(struct making *making, uint32_t block)
+{
+    const struct sl_objects_copy *copy = making->copy, *base = making->base;
+    const uint32_t bytes = sl_objects_manifest_block_bytes(&copy->manifest, block);
+    const uint64_t left = making->room - making->bytes;
+    if (block >= base->manifest.block_count ||
+        sl_objects_manifest_block_bytes(&base->manifest, block) < bytes ||
+        sl_hash_128_equal(copy->manifest.digests[block], base->manifest.digests[block])) {
+        return 0;
+    }
+    return sl_objects_delta_encode(making->coder, width_of(making, block), block_of(base, block),
+                                   block_of(copy, block), bytes, making->delta + making->bytes,
+                                   left < bytes ? (uint32_t)left : bytes - bytes / 8);
+}
+
+/* Whether a sample of the blocks becomes shorter, where it has changed. */
+static bool pays(struct making *making)
+{
+    uint64_t whole = 0, encoded = 0;
+    for (uint32_t i = 0; i < making->copy->manifest.block_count; i += SAMPLE) {
+        const uint32_t bytes = sl_objects_manifest_block_bytes(&making->copy->manifest, i);
+        const uint32_t length = encode_block(making, i);
+        whole += bytes;
+        encoded += length != 0 ? length : bytes;
+    }
+    making->tensor = 0;
+    return encoded * SHARE_UNIT < whole * SHARE_MAX;
+}
+
+/* Returns false if there is no memory, or the delta does not pay. */
+static bool make(struct making *making)
+{
+    const struct sl_objects_copy *copy = making->copy;
+    const uint32_t count = copy->manifest.block_count;
+    const uint64_t head = SL_OBJECTS_DELTA_HEADER_BYTES + count * sizeof(uint32_t);
+    const struct sl_objects_delta_header header = {.base = making->base->version,
+                                                   .base_digest = making->base->info.digest,
+                                                   .digest = copy->info.digest,
+                                                   .block_count = count};
+    making->bytes = head;
+    making->room = head + copy->info.bytes / SHARE_UNIT * SHARE_MAX;
+    making->delta = malloc(making->room); /* pages that are not written take no memory */
+    if (making->delta == NULL || sl_objects_delta_coder_create(&making->coder) != 0) {
+        return false;
+    }
+    sl_objects_delta_header_encode(&header, making->delta);
+    bool is_worth = pays(making);
+    for (uint32_t i = 0; is_worth && i < count; i++) {
+        const uint32_t length = encode_block(making, i);
+        memcpy(making->delta + SL_OBJECTS_DELTA_HEADER_BYTES + i * sizeof length, &length,
+               sizeof length);
+        making->bytes += length;
+    }
+    return is_worth && making->bytes > head;
+}
+
+/* Errors, with the text in sl_objects_last_error: those of begin and commit. */
+static int publish_bytes(struct sl_publication *publication, const struct making *making,
+                         uint64_t deadline_ns)
+{
+    struct sl_objects *node = publication->node;
+    char name[SL_OBJECTS_NAME_BYTES], note[24];
+    const struct sl_object_extent extent = {.base = making->delta, .bytes = making->bytes};
+    const struct sl_publish_options options = {.struct_size = sizeof options,
+                                               .name = name,
+                                               .note = note,
+                                               .version = publication->version,
+                                               .origin = SL_ORIGIN_HOST,
+                                               .take_over = true,
+                                               .delta = true};
+    struct sl_publication *own = NULL;
+    uint64_t version;
+    (void)snprintf(note, sizeof note, "%" PRIu64, making->base->version);
+    int err = sl_objects_delta_name(publication->name, publication->part, name)
+                  ? sl_publish_start(node, &options, sl_objects_ms_left(node, deadline_ns), &own)
+                  : sl_objects_fail(SL_ERR_TOO_LARGE, "%s: its name is too long for deltas",
+                                    publication->name);
+    err = err != 0 ? err : sl_publish_bytes(own, &extent, 1);
+    err = err != 0 ? err : sl_publish_commit(own, sl_objects_ms_left(node, deadline_ns), &version);
+    sl_publish_end(&own);
+    return err;
+}
+
+void sl_objects_delta_publish(struct sl_publication *publication, uint64_t deadline_ns)
+{
+    struct base_call of = {.call = {.run = take_base_here}, .copy = publication->copy};
+    if (publication->copy->pooled == NULL || sl_objects_call(publication->node, &of.call) != 0 ||
+        of.base == NULL) {
+        return;
+    }
+    struct making making = {.copy = publication->copy, .base = of.base};
+    const bool is_made = make(&making);
+    of.call.run = put_base_here;
+    if (is_made && publish_bytes(publication, &making, deadline_ns) != 0) {
+        sl_log_warn("objects: %s@%" PRIu64 " has no delta: %s", publication->name,
+                    publication->version, sl_objects_last_error());
+    }
+    (void)sl_objects_call(publication->node, &of.call);
+    sl_objects_delta_coder_destroy(&making.coder);
+    free(making.delta);
+}
+
+static void forget_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    const struct base_call *of = SL_CONTAINER_OF(call, struct base_call, call);
+    sl_objects_delta_withdraw(node, of->name, of->version);
+    sl_objects_answer(call, 0, "forgotten");
+}
+
+void sl_objects_delta_forget(const struct sl_publication *publication)
+{
+    struct base_call of = {
+        .call = {.run = forget_here}, .name = publication->name, .version = publication->version};
+    (void)sl_objects_call(publication->node, &of.call);
+}
