@@ -70,15 +70,22 @@ static uint32_t width_of(struct making *making, uint32_t block)
     return width == 0 ? 1 : width;
 }
 
+static bool is_equal(const struct making *making, uint32_t block)
+{
+    const struct sl_objects_manifest *manifest = &making->copy->manifest,
+                                     *base = &making->base->manifest;
+    return block < base->block_count &&
+           sl_hash_128_equal(manifest->digests[block], base->digests[block]);
+}
+
 /* Appends the block. Returns its length; 0: it is equal, or pays as a whole, only. */
 static uint32_t encode_block(struct making *making, uint32_t block)
 {
     const struct sl_objects_copy *copy = making->copy, *base = making->base;
     const uint32_t bytes = sl_objects_manifest_block_bytes(&copy->manifest, block);
     const uint64_t left = making->room - making->bytes;
-    if (block >= base->manifest.block_count ||
-        sl_objects_manifest_block_bytes(&base->manifest, block) < bytes ||
-        sl_hash_128_equal(copy->manifest.digests[block], base->manifest.digests[block])) {
+    if (block >= base->manifest.block_count || is_equal(making, block) ||
+        sl_objects_manifest_block_bytes(&base->manifest, block) < bytes) {
         return 0;
     }
     return sl_objects_delta_encode(making->coder, width_of(making, block), block_of(base, block),
@@ -86,18 +93,20 @@ static uint32_t encode_block(struct making *making, uint32_t block)
                                    left < bytes ? (uint32_t)left : bytes - bytes / 8);
 }
 
-/* Whether a sample of the blocks becomes shorter, where it has changed. */
+/* Whether a sample of the blocks that are not equal becomes shorter. */
 static bool pays(struct making *making)
 {
+    const struct sl_objects_manifest *manifest = &making->copy->manifest;
     uint64_t whole = 0, encoded = 0;
-    for (uint32_t i = 0; i < making->copy->manifest.block_count; i += SAMPLE) {
-        const uint32_t bytes = sl_objects_manifest_block_bytes(&making->copy->manifest, i);
+    for (uint32_t i = 0; i < manifest->block_count;
+         i += manifest->block_count < SAMPLE * SAMPLE ? 1 : SAMPLE) {
+        const uint32_t bytes = sl_objects_manifest_block_bytes(manifest, i);
         const uint32_t length = encode_block(making, i);
-        whole += bytes;
-        encoded += length != 0 ? length : bytes;
+        whole += is_equal(making, i) ? 0 : bytes;
+        encoded += is_equal(making, i) ? 0 : length != 0 ? length : bytes;
     }
     making->tensor = 0;
-    return encoded * SHARE_UNIT < whole * SHARE_MAX;
+    return whole == 0 || encoded * SHARE_UNIT < whole * SHARE_MAX;
 }
 
 /* Returns false if there is no memory, or the delta does not pay. */
