@@ -12,7 +12,6 @@
 #include "objects/node/withdraw.h"
 #include "reactor/offload.h"
 
-#define BLOCKS_MIN 2                          /* that are missing; fewer are read at once */
 #define STALL_NS   (500 * SL_CLOCK_NS_PER_MS) /* then blocks are fetched as a whole */
 #define JOB_BLOCKS 16                         /* that are rebuilt in one job */
 #define SUFFIX     "~delta"
@@ -357,7 +356,7 @@ struct sl_objects_delta *sl_objects_delta_start(struct sl_objects *node,
                                                 void *ctx)
 {
     if (copy->pooled == NULL || copy->record == NULL || copy->record->origin != SL_ORIGIN_HOST ||
-        missing_count < BLOCKS_MIN || sl_objects_delta_is_name(copy->name) ||
+        missing_count < SL_OBJECTS_DELTA_BLOCKS_MIN || sl_objects_delta_is_name(copy->name) ||
         sl_objects_delta_find_base(node, copy, 0) == NULL) {
         return NULL;
     }

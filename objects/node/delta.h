@@ -16,6 +16,8 @@
 
 #include <starling_objects.h>
 
+#define SL_OBJECTS_DELTA_BLOCKS_MIN 2 /* that are missing; fewer are read at once */
+
 struct sl_objects_copy;
 struct sl_objects_delta;
 struct sl_publication;

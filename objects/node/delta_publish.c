@@ -166,8 +166,9 @@ static int publish_bytes(struct sl_publication *publication, const struct making
 void sl_objects_delta_publish(struct sl_publication *publication, uint64_t deadline_ns)
 {
     struct base_call of = {.call = {.run = take_base_here}, .copy = publication->copy};
-    if (publication->copy->pooled == NULL || sl_objects_call(publication->node, &of.call) != 0 ||
-        of.base == NULL) {
+    if (publication->copy->pooled == NULL ||
+        publication->copy->manifest.block_count < SL_OBJECTS_DELTA_BLOCKS_MIN ||
+        sl_objects_call(publication->node, &of.call) != 0 || of.base == NULL) {
         return;
     }
     struct making making = {.copy = publication->copy, .base = of.base};

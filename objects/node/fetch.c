@@ -502,7 +502,6 @@ static void delta_rebuilt(void *ctx, uint32_t block, bool is_right)
     struct sl_objects_fetch *fetch = ctx;
     struct sl_objects_copy *copy = fetch->copy;
     if (!is_right) {
-        copy->counts.corrupt_blocks++;
         sl_log_warn("objects: %s@%" PRIu64 " part %u: block %u of its delta does not match its "
                     "digest; fetched as a whole",
                     copy->name, copy->version, copy->part, block);

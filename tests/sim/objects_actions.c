@@ -10,6 +10,7 @@
 #include "objects/node/publish.h"
 #include "tests/sim/objects_views.h"
 #include "tests/sim/random.h"
+#include "tests/support/wrong_delta.h"
 
 #define SLACK_NS       (60 * SL_CLOCK_NS_PER_MS) /* 50 of the engine, and some turns */
 #define POISON         0xdb
@@ -136,6 +137,7 @@ struct publishing {
     uint32_t name, part, content;
     uint64_t version; /* 0: the next one */
     enum sl_object_origin origin;
+    bool delta;
     uint32_t timeout_ms;
 };
 
@@ -195,6 +197,7 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
         .part = publishing->part,
         .part_count = plan->part_counts[publishing->name],
         .take_over = plan->takes_over || publishing->name == plan->name_count,
+        .delta = publishing->delta,
     };
     struct sl_publication *publication;
     struct sl_object_extent extents[3];
@@ -223,6 +226,10 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
             record_keepers(app, publishing, publication);
         }
         sl_publish_end(&publication);
+    }
+    if (err == 0 && !publishing->delta && publishing->origin == SL_ORIGIN_HOST &&
+        options.part_count == 1 && sl_sim_chance(&app->base.random, 300)) {
+        (void)wrong_delta_publish(app->node, name, version, publishing->timeout_ms);
     }
     if (err != 0 || publishing->origin != SL_ORIGIN_CALLER) {
         let_go(held);
@@ -257,6 +264,7 @@ static void act_publish(struct sl_sim_objects_app *app, struct sl_sim_objects_he
     if (parts == 1 && sl_sim_chance(&app->base.random, 150)) { /* a number that may be taken */
         publishing.version = 1 + sl_sim_below(&app->base.random, oracle->committed + 1ULL);
     }
+    publishing.delta = publishing.origin == SL_ORIGIN_HOST && sl_sim_chance(&app->base.random, 700);
     (void)publish(app, &publishing, held);
 }
 
@@ -300,10 +308,14 @@ static uint32_t judge_bytes(struct sl_sim_objects_app *app, uint32_t name, uint6
     return content;
 }
 
-static void judge_progress(struct sl_sim_objects_app *app, struct sl_get *get)
+/* A node that was cut off for longer may read slots that have other bytes now. */
+static void judge_progress(struct sl_sim_objects_app *app,
+                           const struct sl_sim_objects_timing *timing, struct sl_get *get)
 {
     struct sl_get_progress progress;
-    if (sl_get_progress(get, &progress) == 0 && progress.corrupt_blocks > 0 && !app->base.dying) {
+    if (sl_get_progress(get, &progress) == 0 && progress.corrupt_blocks > 0 && !app->base.dying &&
+        sl_sim_objects_oracle_is_certain(app->options.oracle, app->options.host,
+                                         timing->since_ns)) {
         sl_sim_fail(&app->options.oracle->breach, "withdraw",
                     "node %u has read %" PRIu64 " blocks that were not those", app->options.host,
                     progress.corrupt_blocks);
@@ -374,7 +386,7 @@ static int get(struct sl_sim_objects_app *app, uint32_t name, uint64_t version, 
     err = sl_get_wait(got);
     (void)snprintf(why, sizeof why, "%s", sl_objects_last_error());
     sl_sim_objects_judge(app, &timing, "wait", text, timeout_ms, err);
-    judge_progress(app, got);
+    judge_progress(app, &timing, got);
     (void)sl_get_progress(got, &progress);
     judge_found(app, &timing, name, version, progress.version, 0);
     judge_fetched(app, &timing, name, progress.version, timeout_ms, err, why);

@@ -11,6 +11,7 @@
 #include "objects/node/delta_code.h"
 #include "objects/node/node.h"
 #include "objects/node/publish.h"
+#include "tests/support/wrong_delta.h"
 
 enum { BLOCK = SL_OBJECTS_BLOCK_BYTES, BLOCKS = 9, BYTES = BLOCKS * BLOCK - 63 };
 
@@ -199,7 +200,7 @@ static struct sl_hash_128 digest_of(uint64_t version)
     return (struct sl_hash_128){0};
 }
 
-/* A delta of other bytes, a short one, one of zeros, and one whose blocks are wrong. */
+/* A delta of other versions, a short one, one of zeros, and one whose blocks are no encoding. */
 SL_CASE(delta__that_is_damaged_is_replaced_by_whole_blocks)
 {
     static uint8_t bytes[SL_OBJECTS_DELTA_HEADER_BYTES + (4 + 8) * BLOCKS];
@@ -226,6 +227,18 @@ SL_CASE(delta__that_is_damaged_is_replaced_by_whole_blocks)
         assert_int_equal(count().fallbacks, before.fallbacks + (way == 3 ? BLOCKS : 1));
         assert_int_equal(count().saved, before.saved);
     }
+}
+
+SL_CASE(delta__whose_blocks_have_other_bytes_is_not_believed)
+{
+    (void)make_base();
+    train(0);
+    const uint64_t version = publish(false);
+    const struct counted before = count();
+    nodes_expect(wrong_delta_publish(nodes.node[0], NAME, version, NODES_TIMEOUT));
+    follow(1, version);
+    assert_int_equal(count().fallbacks, before.fallbacks + BLOCKS);
+    assert_int_equal(count().fetched - before.fetched > BYTES, true);
 }
 
 SL_CASE(delta__goes_with_its_version)
