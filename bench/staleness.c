@@ -44,6 +44,15 @@ static int parse(int argc, char **argv, struct sl_bench_staleness_options *o)
         sl_bench_number("nworkers-per-node", &o->workers_per_node, 0, WORKERS_MAX, "The same."),
         SL_CLI_OPTION(BOOL, &o->subscribe, .name = "subscribe",
                       .help = "server: workers are notified, and do not poll."),
+        sl_bench_real(
+            "changed", &o->changed, 0, 1,
+            "server: share of the elements (bf16) that a step changes, to any value; 0: a word "
+            "a page."),
+        SL_CLI_OPTION(BOOL, &o->delta, .name = "delta",
+                      .help = "server: versions are published with deltas."),
+        SL_CLI_OPTION(BOOL, &o->tcp, .name = "tcp", .help = "server: over TCP also on one host."),
+        sl_bench_number("rate", &o->rate, 0, 1e12,
+                        "server: bytes per second that the trainer's node sends; 0: any."),
         sl_bench_real("loss", &o->loss, 0, 0.9, "multicast: share of datagrams that get lost."),
         sl_bench_text("dir", &o->dir, "DIR",
                       "filesystem: a folder of all hosts. Default: $TMPDIR or /tmp."),
@@ -113,11 +122,12 @@ static int report(const struct sl_bench_staleness *run,
     char setting[512];
     (void)snprintf(setting, sizeof setting,
                    "%s: %s%s, %llu workers, %llu MiB pushed every %g s, pulls every %g s, posts "
-                   "every %g s, steps every %g s, loss %g",
+                   "every %g s, steps every %g s, loss %g%s%s, changed %g, rate %llu B/s",
                    o->trial_name, run->mode->name, o->subscribe ? " with --subscribe" : "",
                    (unsigned long long)o->workers, (unsigned long long)o->data_size,
                    o->push_frequency, o->pull_frequency, o->post_frequency, o->step_frequency,
-                   o->loss);
+                   o->loss, o->delta ? ", with deltas" : "", o->tcp ? ", over TCP" : "", o->changed,
+                   (unsigned long long)o->rate);
     struct sl_bench_report *report = sl_bench_report_create("staleness", setting);
     sl_bench_report_add(report, "difference at posts, as SRL", "mean", "versions", found->average);
     add_versions(report, &found->behind);

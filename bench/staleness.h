@@ -21,6 +21,9 @@ struct sl_bench_staleness_options {
     double push_frequency, pull_frequency, post_frequency, step_frequency, max_time; /* seconds */
     double loss;        /* multicast: share of datagrams that a worker drops */
     uint64_t data_size; /* MiB */
+    double changed;  /* server: share of the bf16 elements that a step changes; 0: no such steps */
+    bool delta, tcp; /* server: with deltas; over TCP also on one host */
+    uint64_t rate;   /* server: bytes per second that the trainer's node sends; 0: any */
     uint64_t max_version, workers, workers_per_node;
     bool subscribe;
     const char *dir;     /* where the folder of the file-system mode is made; NULL: $TMPDIR */

@@ -13,7 +13,11 @@
 
 #define NAME       "parameters"
 #define TIMEOUT_MS 60000
-#define KEPT       8 /* versions: a fetch that takes longer than so many pushes is cancelled */
+/* Versions: a fetch that takes longer than so many pushes is cancelled. Of large ones fewer, so
+ * that soon all memory of the pool was in use before. */
+#define KEPT       8
+#define KEPT_LARGE 3
+#define LARGE      (64U << 20)
 
 struct server {
     struct sl_objects *node; /* the trainer's; an agent; NULL */
@@ -36,15 +40,19 @@ static int open_node(struct sl_bench_staleness *run, const char *catalogue, cons
 {
     struct server *server = run->state;
     const struct sl_transfer_options engine = {.name = run->is_distributed ? NULL : "127.0.0.1:0",
-                                               .insecure = run->is_distributed};
-    const struct sl_objects_setup setup = {.agent = agent, .keep_versions = KEPT};
+                                               .endpoints =
+                                                   run->options.tcp ? "tcp://127.0.0.1:0" : NULL,
+                                               .insecure = run->is_distributed || run->options.tcp};
+    const uint32_t kept = run->bytes >= LARGE ? KEPT_LARGE : KEPT;
+    const struct sl_objects_setup setup = {.agent = agent, .keep_versions = kept};
     const struct sl_objects_options options = {
         .struct_size = sizeof options,
         .engine_options = &engine,
         .catalogue = catalogue,
         .agent = "off",
+        .rate_bytes = agent == NULL ? run->options.rate : 0,
         .pool_bytes =
-            2ULL * KEPT * (run->bytes + 2 * SL_OBJECTS_BLOCK_BYTES)}; /* a rest, and the manifest */
+            2ULL * kept * (run->bytes + 2 * SL_OBJECTS_BLOCK_BYTES)}; /* a rest, and the manifest */
     const int err = sl_objects_create_with(&options, &setup, &server->node);
     return err == 0 ? 0 : fail(err, "node");
 }
@@ -73,14 +81,20 @@ static void close_trainer(struct sl_bench_staleness *run)
 static int push(struct sl_bench_staleness *run, uint64_t version)
 {
     struct server *server = run->state;
-    const struct sl_publish_options options = {
-        .struct_size = sizeof options, .name = NAME, .version = version};
-    const struct sl_object_extent extent = {
-        .base = (void *)(uintptr_t)run->memories[version % SL_BENCH_STALENESS_KEPT],
-        .bytes = run->bytes};
+    const struct sl_publish_options options = {.struct_size = sizeof options,
+                                               .name = NAME,
+                                               .version = version,
+                                               .delta = run->options.delta};
+    const struct sl_object_tensor weights = {.name = "weights",
+                                             .type = SL_OBJECT_BF16,
+                                             .rank = 1,
+                                             .shape = {run->bytes / 2},
+                                             .data =
+                                                 run->memories[version % SL_BENCH_STALENESS_KEPT],
+                                             .bytes = run->bytes};
     struct sl_publication *publication = NULL;
     int err = sl_publish_begin(server->node, &options, TIMEOUT_MS, &publication);
-    err = err != 0 ? err : sl_publish_bytes(publication, &extent, 1);
+    err = err != 0 ? err : sl_publish_tensor(publication, &weights);
     err = err != 0 ? err : sl_publish_commit(publication, TIMEOUT_MS, &version);
     err = err != 0 ? fail(err, "push") : 0;
     sl_publish_end(&publication);
@@ -133,7 +147,7 @@ static int pull(struct sl_bench_staleness *run, uint64_t above, uint64_t *versio
         err = look(run, server, above);
         err = err != 0 ? err : sl_view_open(server->subscription, NULL, TIMEOUT_MS, &view);
     }
-    err = err != 0 ? err : sl_view_tensor(view, "bytes", &tensor, NULL);
+    err = err != 0 ? err : sl_view_tensor(view, "weights", &tensor, NULL);
     if (err != 0) {
         return fail(err, "pull");
     }

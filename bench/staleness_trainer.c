@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "bench/now.h"
+#include "core/hash.h"
 
 #define CONNECTIONS_MAX 1024 /* two of a worker */
 #define START_NS        (300 * SL_CLOCK_NS_PER_S)
@@ -325,6 +326,27 @@ static int await(struct sl_bench_staleness_trainer *trainer, const uint32_t *cou
 
 /* ---- Pushes ---------------------------------------------------------------------------------- */
 
+/* A step: the version before, in which a share of the elements has another value. */
+static void change(struct sl_bench_staleness_trainer *trainer, uint64_t version)
+{
+    const struct sl_bench_staleness *run = trainer->run;
+    static uint64_t random;
+    uint16_t *weights = (void *)trainer->memories[version % SL_BENCH_STALENESS_KEPT];
+    const uint64_t count = run->bytes / sizeof *weights;
+    const double share = run->options.changed;
+    if (share == 0) {
+        return;
+    }
+    memcpy(weights, trainer->memories[(version - 1) % SL_BENCH_STALENESS_KEPT], run->bytes);
+    for (uint64_t i = 0; share < 1 && i < (uint64_t)(share * (double)count); i++) {
+        const uint64_t drawn = sl_hash_random(&random);
+        weights[drawn % count] ^= (uint16_t)(drawn >> 40 | 1);
+    }
+    for (uint64_t i = 0; share >= 1 && i < count; i++) {
+        weights[i] = (uint16_t)sl_hash_random(&random);
+    }
+}
+
 static int push_all(struct sl_bench_staleness_trainer *trainer)
 {
     struct sl_bench_staleness *run = trainer->run;
@@ -336,6 +358,7 @@ static int push_all(struct sl_bench_staleness_trainer *trainer)
     trainer->print_ns = begun_ns + PRINT_NS;
     for (; err == 0 && version <= options->max_version && now_ns < end_ns; version++) {
         uint8_t *memory = trainer->memories[version % SL_BENCH_STALENESS_KEPT];
+        change(trainer, version);
         for (uint64_t at = 0; at < run->bytes; at += SL_BENCH_STALENESS_PAGE) {
             memcpy(memory + at, &version, sizeof version);
         }

@@ -108,6 +108,11 @@ SL_API const char *sl_objects_address(const struct sl_objects *objects);
  * option or what was waited for. Void functions leave it as it is; other calls may clear it. */
 SL_API const char *sl_objects_last_error(void);
 
+/* Writes what the node counts of the bytes that it has read, and has not: the text format 0.0.4 of
+ * Prometheus, with NUL; docs/metrics.md. Returns the length without NUL; if that is not below
+ * `room`, nothing was written. Errors: NO_MEMORY. */
+SL_API int sl_objects_metrics(const struct sl_objects *objects, char *text, size_t room);
+
 /* Publish */
 
 /* These numbers are stored and sent: append only. */

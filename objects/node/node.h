@@ -6,10 +6,9 @@
 #ifndef SL_OBJECTS_NODE_NODE_H
 #define SL_OBJECTS_NODE_NODE_H
 
-#include "core/cell.h"
-#include "core/metrics.h"
 #include "objects/node/copy.h"
 #include "objects/node/cost.h"
+#include "objects/node/counters.h"
 #include "objects/node/follow.h"
 #include "objects/node/link.h"
 #include "objects/node/local.h"
@@ -25,13 +24,6 @@ struct sl_objects_directory;
 struct sl_objects_host;
 struct sl_objects_local;
 struct sl_objects_options;
-
-struct sl_objects_counters {
-    struct sl_cell fetched_bytes;     /* of blocks that were read and verified */
-    struct sl_cell shared_bytes;      /* of blocks equal to those of the version before: not read */
-    struct sl_cell delta_saved_bytes; /* by rebuilt blocks, less those of their deltas */
-    struct sl_cell delta_fallbacks;   /* deltas that were given up, and blocks that were wrong */
-};
 
 struct sl_objects {
     struct sl_transfer *transfer;
