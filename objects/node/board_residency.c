@@ -6,7 +6,7 @@ void sl_objects_board_residency_cost(struct sl_objects *node)
 {
     double read_ns, byte_ns;
     if (node->follows.board.base != NULL) {
-        sl_objects_cost_fit(&node->cost, &read_ns, &byte_ns);
+        sl_objects_cost_fit(&node->measured.cost, &read_ns, &byte_ns);
         sl_objects_board_set_cost((void *)node->follows.board.base, (uint64_t)read_ns,
                                   (uint64_t)(byte_ns * 1048576));
     }

@@ -9,7 +9,7 @@ struct sl_objects;
  */
 void sl_objects_board_residency_changed(struct sl_objects *node, const char *name);
 
-/* node->cost has changed. */
+/* node->measured.cost has changed. */
 void sl_objects_board_residency_cost(struct sl_objects *node);
 
 #endif

@@ -26,8 +26,9 @@ int sl_objects_metrics(const struct sl_objects *objects, char *text, size_t room
 {
     sl_assert(objects != NULL);
     struct sl_metrics metrics;
-    struct sl_metrics_source source = {
-        .rows = ROWS, .row_count = sizeof ROWS / sizeof ROWS[0], .cells = &objects->counters};
+    struct sl_metrics_source source = {.rows = ROWS,
+                                       .row_count = sizeof ROWS / sizeof ROWS[0],
+                                       .cells = &objects->measured.counters};
     char *made;
     size_t bytes;
     sl_metrics_init(&metrics);

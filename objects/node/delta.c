@@ -108,7 +108,7 @@ static void delta_over(struct sl_timer *timer, uint64_t now_ns)
     free(delta);
 }
 
-void sl_objects_delta_cancel(struct sl_objects_delta *delta)
+static void delta_cancel(struct sl_objects_delta *delta)
 {
     if (delta->is_over) {
         return;
@@ -129,10 +129,10 @@ void sl_objects_delta_cancel(struct sl_objects_delta *delta)
 static void delta_give_up(struct sl_objects_delta *delta, const char *reason)
 {
     if (!delta->is_over) {
-        sl_cell_add(&delta->node->counters.delta_fallbacks, 1);
+        sl_cell_add(&delta->node->measured.counters.delta_fallbacks, 1);
         sl_log_debug("objects: %s@%" PRIu64 " is not used: %s", delta->name, delta->copy->version,
                      reason);
-        sl_objects_delta_cancel(delta);
+        delta_cancel(delta);
     }
 }
 
@@ -184,7 +184,7 @@ static void delta_pump(struct sl_objects_delta *delta);
 static void delta_rebuilt(struct sl_offload_job *job)
 {
     struct sl_objects_delta *delta = SL_CONTAINER_OF(job, struct sl_objects_delta, work.job);
-    struct sl_objects_counters *counters = &delta->node->counters;
+    struct sl_objects_counters *counters = &delta->node->measured.counters;
     const uint32_t count = delta->work.count;
     if (job->err != 0) { /* there is no thread */
         delta_rebuild(job);
@@ -232,13 +232,13 @@ static void delta_pump(struct sl_objects_delta *delta)
         set_progress(delta);
         sl_offload_post(delta->node->digests.offload, &delta->work.job);
     } else if (delta->next == block_count) {
-        sl_objects_delta_cancel(delta);
+        delta_cancel(delta);
     }
 }
 
 /* What it says of itself */
 
-bool sl_objects_delta_has(const struct sl_objects_delta *delta, uint32_t block)
+static bool delta_has(const struct sl_objects_delta *delta, uint32_t block)
 {
     return !delta->is_described || delta->lengths[block] > 0;
 }
@@ -331,7 +331,7 @@ static void delta_found(struct sl_objects_ask *ask, const struct sl_objects_mess
     struct sl_objects_delta *delta = SL_CONTAINER_OF(ask, struct sl_objects_delta, find);
     struct sl_objects *node = delta->node;
     if (err != 0 || answer->commit.record_count == 0) { /* the version has none */
-        sl_objects_delta_cancel(delta);
+        delta_cancel(delta);
         return;
     }
     const uint64_t base = strtoull(answer->commit.record.note, NULL, 10);
@@ -349,11 +349,9 @@ static void delta_found(struct sl_objects_ask *ask, const struct sl_objects_mess
     }
 }
 
-struct sl_objects_delta *sl_objects_delta_start(struct sl_objects *node,
-                                                struct sl_objects_copy *copy,
-                                                uint32_t missing_count, uint64_t deadline_ns,
-                                                const struct sl_objects_delta_events *events,
-                                                void *ctx)
+static struct sl_objects_delta *delta_start(struct sl_objects *node, struct sl_objects_copy *copy,
+                                            uint32_t missing_count, uint64_t deadline_ns,
+                                            const struct sl_objects_delta_events *events, void *ctx)
 {
     if (copy->pooled == NULL || copy->record == NULL || copy->record->origin != SL_ORIGIN_HOST ||
         missing_count < SL_OBJECTS_DELTA_BLOCKS_MIN || sl_objects_delta_is_name(copy->name) ||
@@ -381,6 +379,9 @@ struct sl_objects_delta *sl_objects_delta_start(struct sl_objects *node,
     sl_objects_ask(node, &delta->find, deadline_ns);
     return delta;
 }
+
+const struct sl_objects_delta_functions sl_objects_delta_functions = {
+    .start = delta_start, .has = delta_has, .cancel = delta_cancel};
 
 void sl_objects_delta_withdraw(struct sl_objects *node, const char *name, uint64_t version)
 {

@@ -20,7 +20,6 @@
 
 struct sl_objects_copy;
 struct sl_objects_delta;
-struct sl_publication;
 
 /* The name of the deltas of a part. False: it would be too long, and there are none. */
 bool sl_objects_delta_name(const char *name, uint32_t part, char out[SL_OBJECTS_NAME_BYTES]);
@@ -47,31 +46,32 @@ struct sl_objects_delta_events {
     void (*over)(void *ctx);
 };
 
-/* Looks for a delta, if the copy may have one that pays: origin HOST, at least two blocks are
- * missing, and the node's pool has an older version. NULL: there is none. */
-struct sl_objects_delta *sl_objects_delta_start(struct sl_objects *node,
-                                                struct sl_objects_copy *copy,
-                                                uint32_t missing_count, uint64_t deadline_ns,
-                                                const struct sl_objects_delta_events *events,
-                                                void *ctx);
-
-/* Whether it is to bring the block: before `described`, any block. */
-bool sl_objects_delta_has(const struct sl_objects_delta *delta, uint32_t block);
-
-/* `over` follows, and no other event; nothing if that is on its way. */
-void sl_objects_delta_cancel(struct sl_objects_delta *delta);
+/* What a fetch calls: deltas are fetched too, so it finds these functions in the node. */
+struct sl_objects_delta_functions {
+    /* Looks for a delta, if the copy may have one that pays: origin HOST, at least two blocks are
+     * missing, and the node's pool has an older version. NULL: there is none. */
+    struct sl_objects_delta *(*start)(struct sl_objects *node, struct sl_objects_copy *copy,
+                                      uint32_t missing_count, uint64_t deadline_ns,
+                                      const struct sl_objects_delta_events *events, void *ctx);
+    /* Whether it is to bring the block: before `described`, any block. */
+    bool (*has)(const struct sl_objects_delta *delta, uint32_t block);
+    /* `over` follows, and no other event; nothing if that is on its way. */
+    void (*cancel)(struct sl_objects_delta *delta);
+};
+extern const struct sl_objects_delta_functions sl_objects_delta_functions;
 
 /* Withdraws this node's deltas of the version, of all parts. */
 void sl_objects_delta_withdraw(struct sl_objects *node, const char *name, uint64_t version);
 
 /* Publish */
 
-/* A thread of the application: publishes the delta of a publication whose copy is in this node's
- * pool, if the pool has an older version, and the delta is less than 0.7 of the part. Without one
- * the version is published all the same. */
-void sl_objects_delta_publish(struct sl_publication *publication, uint64_t deadline_ns);
+/* A thread of the application: makes the delta of a copy in this node's pool, which is not in its
+ * list yet, if the pool has an older version, *base, and the delta is less than 0.7 of the part.
+ * The caller frees it. NULL: there is none. */
+void *sl_objects_delta_make(struct sl_objects *node, const struct sl_objects_copy *copy,
+                            uint64_t *bytes, uint64_t *base);
 
-/* The publication has ended without a commit: withdraws its delta. */
-void sl_objects_delta_forget(const struct sl_publication *publication);
+/* A thread of the application: the version was not committed. Withdraws its deltas. */
+void sl_objects_delta_forget(struct sl_objects *node, const char *name, uint64_t version);
 
 #endif

@@ -1,15 +1,11 @@
 /* The publisher's side of deltas. */
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/log.h"
 #include "objects/node/call.h"
 #include "objects/node/delta.h"
 #include "objects/node/delta_code.h"
-#include "objects/node/error.h"
-#include "objects/node/publish.h"
+#include "objects/node/node.h"
 
 #define SAMPLE     16 /* of so many blocks one shows whether a delta pays */
 #define SHARE_MAX  7  /* tenths of the part's bytes */
@@ -136,51 +132,25 @@ static bool make(struct making *making)
     return is_worth && making->bytes > head;
 }
 
-/* Errors, with the text in sl_objects_last_error: those of begin and commit. */
-static int publish_bytes(struct sl_publication *publication, const struct making *making,
-                         uint64_t deadline_ns)
+void *sl_objects_delta_make(struct sl_objects *node, const struct sl_objects_copy *copy,
+                            uint64_t *bytes, uint64_t *base)
 {
-    struct sl_objects *node = publication->node;
-    char name[SL_OBJECTS_NAME_BYTES], note[24];
-    const struct sl_object_extent extent = {.base = making->delta, .bytes = making->bytes};
-    const struct sl_publish_options options = {.struct_size = sizeof options,
-                                               .name = name,
-                                               .note = note,
-                                               .version = publication->version,
-                                               .origin = SL_ORIGIN_HOST,
-                                               .take_over = true,
-                                               .delta = true};
-    struct sl_publication *own = NULL;
-    uint64_t version;
-    (void)snprintf(note, sizeof note, "%" PRIu64, making->base->version);
-    int err = sl_objects_delta_name(publication->name, publication->part, name)
-                  ? sl_publish_start(node, &options, sl_objects_ms_left(node, deadline_ns), &own)
-                  : sl_objects_fail(SL_ERR_TOO_LARGE, "%s: its name is too long for deltas",
-                                    publication->name);
-    err = err != 0 ? err : sl_publish_bytes(own, &extent, 1);
-    err = err != 0 ? err : sl_publish_commit(own, sl_objects_ms_left(node, deadline_ns), &version);
-    sl_publish_end(&own);
-    return err;
-}
-
-void sl_objects_delta_publish(struct sl_publication *publication, uint64_t deadline_ns)
-{
-    struct base_call of = {.call = {.run = take_base_here}, .copy = publication->copy};
-    if (publication->copy->pooled == NULL ||
-        publication->copy->manifest.block_count < SL_OBJECTS_DELTA_BLOCKS_MIN ||
-        sl_objects_call(publication->node, &of.call) != 0 || of.base == NULL) {
-        return;
+    struct base_call of = {.call = {.run = take_base_here}, .copy = copy};
+    if (copy->pooled == NULL || copy->manifest.block_count < SL_OBJECTS_DELTA_BLOCKS_MIN ||
+        sl_objects_call(node, &of.call) != 0 || of.base == NULL) {
+        return NULL;
     }
-    struct making making = {.copy = publication->copy, .base = of.base};
+    struct making making = {.copy = copy, .base = of.base};
     const bool is_made = make(&making);
+    *bytes = making.bytes;
+    *base = of.base->version;
     of.call.run = put_base_here;
-    if (is_made && publish_bytes(publication, &making, deadline_ns) != 0) {
-        sl_log_warn("objects: %s@%" PRIu64 " has no delta: %s", publication->name,
-                    publication->version, sl_objects_last_error());
-    }
-    (void)sl_objects_call(publication->node, &of.call);
+    (void)sl_objects_call(node, &of.call);
     sl_objects_delta_coder_destroy(&making.coder);
-    free(making.delta);
+    if (!is_made) {
+        free(making.delta);
+    }
+    return is_made ? making.delta : NULL;
 }
 
 static void forget_here(struct sl_objects *node, struct sl_objects_call *call)

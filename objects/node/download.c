@@ -401,7 +401,8 @@ static void measure(struct sl_objects_download *download, const struct read *rea
         download->block_ns == 0 ? block_ns : (3 * download->block_ns + block_ns) / 4;
     download->arrived_ns = now_ns;
     if (was_busy && download->over_ns != 0) {
-        sl_objects_cost_add(&download->node->cost, read->bytes, over_ns - download->over_ns);
+        sl_objects_cost_add(&download->node->measured.cost, read->bytes,
+                            over_ns - download->over_ns);
         sl_objects_board_residency_cost(download->node);
     }
     download->over_ns = over_ns;

@@ -79,7 +79,7 @@ static void fetch_end(struct sl_objects_fetch *fetch, int err, const char *reaso
         fetch->of_stripe[i] = NULL;
     }
     if (fetch->delta != NULL) {
-        sl_objects_delta_cancel(fetch->delta);
+        fetch->node->digests.deltas->cancel(fetch->delta);
     }
     sl_reactor_arm(fetch->node->reactor, &fetch->timer, 0);
 }
@@ -178,7 +178,7 @@ static void fetch_pump(struct sl_objects_download *download)
         while (count < count_max && sl_objects_download_next(download, &stretches[count])) {
             const uint32_t block = stretches[count].block;
             if (fetch->blocks[block] == MISSING &&
-                (fetch->delta == NULL || !sl_objects_delta_has(fetch->delta, block)) &&
+                (fetch->delta == NULL || !fetch->node->digests.deltas->has(fetch->delta, block)) &&
                 fetch->of_stripe[stripe_of(fetch, block)] == download) {
                 fetch->blocks[block] = FLYING;
                 count++;
@@ -390,7 +390,7 @@ static void mismatch(struct sl_objects_download *download, const char *what)
     sl_log_warn("objects: %s@%" PRIu64 " part %u: %s from %s; fetched elsewhere%s",
                 fetch->copy->name, fetch->copy->version, fetch->copy->part, reason,
                 download->address,
-                holder != NULL && (holder->mismatches++, !sl_objects_holder_is_usable(holder))
+                holder != NULL && ++holder->mismatches >= SL_OBJECTS_HOLDER_MISMATCHES_MAX
                     ? "; this holder is not used any more: check its memory"
                     : "");
     set_damaged(download);
@@ -439,7 +439,7 @@ static int count_shared(struct sl_objects_fetch *fetch)
     for (uint32_t i = from; err == 0 && pooled != NULL && i < pooled->resident_count; i++) {
         if (pooled->blocks[i].is_verified && fetch->blocks[i - from] != VERIFIED) {
             err = fetch_count_block(fetch, i - from);
-            sl_cell_add(&fetch->node->counters.shared_bytes,
+            sl_cell_add(&fetch->node->measured.counters.shared_bytes,
                         sl_objects_manifest_block_bytes(&fetch->copy->manifest, i - from));
         }
     }
@@ -486,7 +486,7 @@ static bool take_manifest(struct sl_objects_fetch *fetch, int *err, struct sl_re
 
 /* Delta */
 
-static void pump_again(void *ctx)
+static void fetch_pump_again(void *ctx)
 {
     struct sl_objects_fetch *fetch = ctx;
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
@@ -497,7 +497,7 @@ static void pump_again(void *ctx)
     }
 }
 
-static void delta_rebuilt(void *ctx, uint32_t block, bool is_right)
+static void fetch_rebuilt(void *ctx, uint32_t block, bool is_right)
 {
     struct sl_objects_fetch *fetch = ctx;
     struct sl_objects_copy *copy = fetch->copy;
@@ -515,11 +515,11 @@ static void delta_rebuilt(void *ctx, uint32_t block, bool is_right)
     end_if_complete(fetch);
 }
 
-static void delta_over(void *ctx)
+static void fetch_delta_over(void *ctx)
 {
     struct sl_objects_fetch *fetch = ctx;
     fetch->delta = NULL;
-    pump_again(fetch);
+    fetch_pump_again(fetch);
     if (fetch->is_ending) {
         sl_reactor_arm(fetch->node->reactor, &fetch->timer, 0);
     }
@@ -529,14 +529,14 @@ static void delta_over(void *ctx)
 static void look_for_delta(struct sl_objects_fetch *fetch)
 {
     static const struct sl_objects_delta_events events = {
-        .described = pump_again, .rebuilt = delta_rebuilt, .over = delta_over};
+        .described = fetch_pump_again, .rebuilt = fetch_rebuilt, .over = fetch_delta_over};
     uint32_t missing = 0;
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
         missing += fetch->missing[i];
     }
     if (!fetch->is_ending) {
-        fetch->delta = sl_objects_delta_start(fetch->node, fetch->copy, missing, fetch->deadline_ns,
-                                              &events, fetch);
+        fetch->delta = fetch->node->digests.deltas->start(fetch->node, fetch->copy, missing,
+                                                          fetch->deadline_ns, &events, fetch);
     }
 }
 
@@ -600,7 +600,7 @@ static void blocks_arrived(struct sl_objects_download *download,
         if (fetch_count_block(fetch, block) != 0) {
             fetch_end(fetch, SL_ERR_NO_MEMORY, "out of memory");
         }
-        sl_cell_add(&fetch->node->counters.fetched_bytes, stretches[i].bytes);
+        sl_cell_add(&fetch->node->measured.counters.fetched_bytes, stretches[i].bytes);
     }
     tell_grown(fetch);
     end_if_complete(fetch);

@@ -4,8 +4,7 @@
 
 #include "core/clock.h"
 
-#define MISMATCHES_MAX 2                 /* then a holder is not used any more */
-#define FORGIVE_NS     SL_CLOCK_NS_PER_S /* then a holder that failed is tried again */
+#define FORGIVE_NS SL_CLOCK_NS_PER_S /* then a holder that failed is tried again */
 
 struct sl_objects_holder *sl_objects_fetch_holders_find(struct sl_objects_fetch_holders *holders,
                                                         uint64_t node)
@@ -51,7 +50,7 @@ void sl_objects_fetch_holders_add(struct sl_objects_fetch_holders *holders, uint
 
 bool sl_objects_holder_is_usable(const struct sl_objects_holder *holder)
 {
-    return !holder->has_failed && holder->mismatches < MISMATCHES_MAX;
+    return !holder->has_failed && holder->mismatches < SL_OBJECTS_HOLDER_MISMATCHES_MAX;
 }
 
 void sl_objects_fetch_holders_forgive(struct sl_objects_fetch_holders *holders, uint64_t now_ns)

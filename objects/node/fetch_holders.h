@@ -5,7 +5,8 @@
 
 #include "objects/catalogue/message.h"
 
-#define SL_OBJECTS_FETCH_HOLDERS_MAX 16
+#define SL_OBJECTS_FETCH_HOLDERS_MAX     16
+#define SL_OBJECTS_HOLDER_MISMATCHES_MAX 2 /* then it is not used any more */
 
 struct sl_objects_holder {
     uint64_t node;

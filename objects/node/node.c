@@ -385,6 +385,7 @@ int sl_objects_create_with(const struct sl_objects_options *options,
         return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
     }
     node->digests.scratch = scratch;
+    node->digests.deltas = &sl_objects_delta_functions;
     node->pool_bytes = options->pool_bytes != 0 ? options->pool_bytes : POOL_BYTES;
     node->rate_bytes = options->rate_bytes;
     (void)snprintf(node->names.location, sizeof node->names.location, "%s",

@@ -20,6 +20,7 @@
 #include "objects/node/stored.h"
 #include "reactor/port.h"
 
+struct sl_objects_delta_functions;
 struct sl_objects_directory;
 struct sl_objects_host;
 struct sl_objects_local;
@@ -53,7 +54,8 @@ struct sl_objects {
     bool is_leaving;                        /* nothing is stored any more */
     struct sl_objects_directory *directory; /* of these; NULL: none */
     struct sl_objects_tables tables;
-    struct { /* of blocks that have arrived */
+    struct { /* of blocks that have arrived, or are rebuilt */
+        const struct sl_objects_delta_functions *deltas;
         struct sl_offload *offload;
         uint8_t *scratch; /* [2][SL_OBJECTS_BLOCK_BYTES]: a block that does not lie in one place;
                              the second one is the offload thread's */
@@ -61,9 +63,11 @@ struct sl_objects {
     struct sl_objects_requests {
         struct sl_transfer_request *items;
         uint32_t capacity;
-    } requests;                  /* download.c: of the batch that is being made */
-    struct sl_objects_cost cost; /* of READs */
-    struct sl_objects_counters counters;
+    } requests; /* download.c: of the batch that is being made */
+    struct {
+        struct sl_objects_cost cost; /* of READs */
+        struct sl_objects_counters counters;
+    } measured;
     struct sl_objects_pool pool; /* base NULL: not used yet; opened under the lock of the ports */
 };
 

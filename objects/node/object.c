@@ -27,6 +27,7 @@ static void unkeep_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct unkeep_call *unkeep = SL_CONTAINER_OF(call, struct unkeep_call, call);
     unkeep->was_kept = sl_objects_store_withdraw(node, unkeep->name, unkeep->version);
+    sl_objects_delta_withdraw(node, unkeep->name, unkeep->version);
     sl_objects_answer(call, 0, "not kept");
 }
 

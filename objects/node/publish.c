@@ -81,7 +81,8 @@ int sl_publish_create(struct sl_objects *objects, const struct sl_publish_option
     made->part_count = options->part_count == 0 ? 1 : options->part_count;
     (void)snprintf(made->name, sizeof made->name, "%s", options->name);
     (void)snprintf(made->note, sizeof made->note, "%s", options->note == NULL ? "" : options->note);
-    made->wants_delta = options->delta && !sl_objects_delta_is_name(options->name);
+    made->delta = options->delta && !sl_objects_delta_is_name(options->name) ? SL_DELTA_WANTED
+                                                                             : SL_DELTA_NONE;
     sl_objects_manifest_init(&made->manifest);
     *out = made;
     return 0;
@@ -451,6 +452,38 @@ static int store_and_commit(struct sl_publication *publication, struct sl_object
                                  publication->name);
 }
 
+/* Without a delta the version is published all the same. */
+static void publish_delta(struct sl_publication *publication, uint64_t deadline_ns)
+{
+    struct sl_objects *node = publication->node;
+    char name[SL_OBJECTS_NAME_BYTES], note[24];
+    uint64_t base, version;
+    struct sl_object_extent delta;
+    delta.base = sl_objects_delta_name(publication->name, publication->part, name)
+                     ? sl_objects_delta_make(node, publication->copy, &delta.bytes, &base)
+                     : NULL;
+    if (delta.base == NULL) {
+        return;
+    }
+    const struct sl_publish_options options = {.struct_size = sizeof options,
+                                               .name = name,
+                                               .note = note,
+                                               .version = publication->version,
+                                               .take_over = true,
+                                               .delta = true};
+    struct sl_publication *own = NULL;
+    (void)snprintf(note, sizeof note, "%" PRIu64, base);
+    int err = sl_publish_start(node, &options, sl_objects_ms_left(node, deadline_ns), &own);
+    err = err != 0 ? err : sl_publish_bytes(own, &delta, 1);
+    err = err != 0 ? err : sl_publish_commit(own, sl_objects_ms_left(node, deadline_ns), &version);
+    if (err != 0) {
+        sl_log_warn("objects: %s@%" PRIu64 " has no delta: %s", publication->name,
+                    publication->version, sl_objects_last_error());
+    }
+    sl_publish_end(&own);
+    free(delta.base);
+}
+
 int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, uint64_t *version)
 {
     sl_assert(publication != NULL && publication->state != SL_PUBLICATION_COMMITTED);
@@ -467,10 +500,9 @@ int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, u
     if (err != 0) {
         return err;
     }
-    if (publication->wants_delta) {
-        publication->wants_delta = false;
-        publication->has_delta = true;
-        sl_objects_delta_publish(publication, deadline_ns);
+    if (publication->delta == SL_DELTA_WANTED) {
+        publication->delta = SL_DELTA_PUBLISHED;
+        publish_delta(publication, deadline_ns);
     }
     struct sl_objects_message commit = {
         .kind = SL_OBJECTS_COMMIT,
@@ -524,8 +556,8 @@ void sl_publish_end(struct sl_publication **publication)
         return;
     }
     const struct sl_reason saved = sl_objects_error_save();
-    if (gone->has_delta && gone->state != SL_PUBLICATION_COMMITTED) {
-        sl_objects_delta_forget(gone);
+    if (gone->delta == SL_DELTA_PUBLISHED && gone->state != SL_PUBLICATION_COMMITTED) {
+        sl_objects_delta_forget(gone->node, gone->name, gone->version);
     }
     if (gone->copy != NULL && gone->is_served) {
         if (sl_publish_store_release(gone, true, UNUSED_MS) != 0) {

@@ -21,6 +21,7 @@ struct sl_publication {
     enum sl_object_origin origin;
     uint32_t part, part_count;
     enum sl_publication_state state;
+    enum { SL_DELTA_NONE, SL_DELTA_WANTED, SL_DELTA_PUBLISHED } delta; /* PUBLISHED: perhaps */
     struct sl_objects_manifest manifest;
     struct sl_objects_place *places; /* of the caller's memory, in the image */
     uint32_t place_count, place_capacity;
@@ -35,8 +36,6 @@ struct sl_publication {
     uint32_t keeper_count;
     bool is_kept_here; /* this node is one of them, and keeps the copy */
     bool is_served;    /* to keepers: the copy is in the node's list */
-    bool wants_delta;  /* it is not made yet */
-    bool has_delta;    /* it may have been published */
 };
 
 /* Errors: INVALID, with the text in sl_objects_last_error. */

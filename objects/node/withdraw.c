@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "objects/node/call.h"
-#include "objects/node/delta.h"
 #include "objects/node/error.h"
 #include "objects/node/fetch.h"
 #include "objects/node/node.h"
@@ -59,9 +58,6 @@ static void look_for_dropped(struct sl_timer *timer, uint64_t now_ns)
             is_busy |= copy->fetch != NULL && copy->pooled == NULL; /* for at most 100 ms */
             sl_objects_withdraw(node, copy, "it was withdrawn");
         }
-    }
-    if (drop->only == NULL) {
-        sl_objects_delta_withdraw(node, drop->name, drop->version);
     }
     if (is_busy && now_ns < drop->deadline_ns) {
         sl_reactor_arm(node->reactor, timer, POLL_NS);

@@ -46,7 +46,7 @@ SL_UNIT_GROUP(set_up, tear_down);
 
 static struct counted count(void)
 {
-    const struct sl_objects_counters *counters = &nodes.node[1]->counters;
+    const struct sl_objects_counters *counters = &nodes.node[1]->measured.counters;
     return (struct counted){.fetched = sl_cell_get(&counters->fetched_bytes),
                             .shared = sl_cell_get(&counters->shared_bytes),
                             .saved = sl_cell_get(&counters->delta_saved_bytes),
