@@ -160,9 +160,8 @@ static void forget_here(struct sl_objects *node, struct sl_objects_call *call)
     sl_objects_answer(call, 0, "forgotten");
 }
 
-void sl_objects_delta_forget(const struct sl_publication *publication)
+void sl_objects_delta_forget(struct sl_objects *node, const char *name, uint64_t version)
 {
-    struct base_call of = {
-        .call = {.run = forget_here}, .name = publication->name, .version = publication->version};
-    (void)sl_objects_call(publication->node, &of.call);
+    struct base_call of = {.call = {.run = forget_here}, .name = name, .version = version};
+    (void)sl_objects_call(node, &of.call);
 }
