@@ -184,8 +184,8 @@ struct sl_publish_options {
     bool take_over;
     bool new_name; /* EXISTS if the name has a version */
     /* HOST: publishes, beside the version, its difference from the version before, if that is less
-     * than 0.7 of it: nodes that have that one in their pool fetch the difference instead. Both
-     * versions are in the publisher's own pool, whatever the agent: no other one is a base. */
+     * than 0.7 of the blocks that differ: nodes that have that one in their pool fetch the
+     * difference instead. Both versions are in the publisher's own pool, whatever the agent. */
     bool delta;
 };
 

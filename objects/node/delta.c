@@ -27,21 +27,18 @@ struct sl_objects_delta {
     struct sl_objects_cache_use use; /* its copy NULL: not yet */
     struct sl_timer stalled;         /* or, when it is over, until `over` */
     bool is_over;
-
-    bool is_described;
-    uint32_t *lengths; /* [block count of the copy]; NULL: not known yet */
-    uint32_t next;     /* block that no job has had */
-    uint64_t next_at;  /* where its bytes begin in the delta */
     struct {
         struct sl_offload_job job;
-        uint32_t count; /* 0: no job is in progress */
+        struct sl_objects_delta_coder *coder;
+        uint32_t next;    /* block that no job has had */
+        uint64_t next_at; /* where its bytes begin in the delta */
+        uint32_t count;   /* 0: no job is in progress */
         struct rebuilding {
             uint32_t block, bytes;
             uint64_t at;
             bool is_right;
         } blocks[JOB_BLOCKS];
-        struct sl_objects_delta_coder *coder;
-        uint8_t *scratch; /* [SL_OBJECTS_BLOCK_BYTES] */
+        uint8_t scratch[SL_OBJECTS_BLOCK_BYTES];
     } work;
 };
 
@@ -49,15 +46,12 @@ struct sl_objects_delta {
 
 bool sl_objects_delta_is_name(const char *name)
 {
-    const char *suffix = strstr(name, SUFFIX);
-    for (const char *more = suffix; more != NULL; more = strstr(more + 1, SUFFIX)) {
-        suffix = more;
-    }
-    if (suffix == NULL) {
+    const char *suffix = strrchr(name, SUFFIX[0]);
+    if (suffix == NULL || strncmp(suffix, SUFFIX, strlen(SUFFIX)) != 0) {
         return false;
     }
     const char *digits = suffix + strlen(SUFFIX);
-    return *digits != '\0' && strspn(digits, "0123456789") == strlen(digits);
+    return *digits != '\0' && digits[strspn(digits, "0123456789")] == '\0';
 }
 
 bool sl_objects_delta_name(const char *name, uint32_t part, char out[SL_OBJECTS_NAME_BYTES])
@@ -103,8 +97,6 @@ static void delta_over(struct sl_timer *timer, uint64_t now_ns)
     }
     delta->events->over(delta->ctx);
     sl_objects_delta_coder_destroy(&delta->work.coder);
-    free(delta->work.scratch);
-    free(delta->lengths);
     free(delta);
 }
 
@@ -142,12 +134,6 @@ static void delta_stalled(struct sl_timer *timer, uint64_t now_ns)
                   "its sources are too slow");
 }
 
-static void set_progress(struct sl_objects_delta *delta)
-{
-    sl_reactor_disarm(delta->node->reactor, &delta->stalled);
-    sl_reactor_arm(delta->node->reactor, &delta->stalled, STALL_NS);
-}
-
 /* Rebuild */
 
 static const uint8_t *image_at(const struct sl_objects_copy *copy, uint64_t offset, uint32_t bytes,
@@ -179,12 +165,12 @@ static void delta_rebuild(struct sl_offload_job *job)
     }
 }
 
-static void delta_pump(struct sl_objects_delta *delta);
+static void delta_rebuild_next(struct sl_objects_delta *delta);
 
 static void delta_rebuilt(struct sl_offload_job *job)
 {
     struct sl_objects_delta *delta = SL_CONTAINER_OF(job, struct sl_objects_delta, work.job);
-    struct sl_objects_counters *counters = &delta->node->measured.counters;
+    const struct sl_objects_copy *copy = delta->copy;
     const uint32_t count = delta->work.count;
     if (job->err != 0) { /* there is no thread */
         delta_rebuild(job);
@@ -196,130 +182,81 @@ static void delta_rebuilt(struct sl_offload_job *job)
     }
     for (uint32_t i = 0; i < count && !delta->is_over; i++) {
         const struct rebuilding *it = &delta->work.blocks[i];
-        const uint32_t bytes = sl_objects_manifest_block_bytes(&delta->copy->manifest, it->block);
-        sl_cell_add(it->is_right ? &counters->delta_saved_bytes : &counters->delta_fallbacks,
-                    it->is_right ? bytes - it->bytes : 1);
-        delta->lengths[it->block] = 0;
-        delta->events->rebuilt(delta->ctx, it->block, it->is_right);
-    }
-    delta_pump(delta);
-}
-
-/* Rebuilds the next blocks, if their bytes have arrived. */
-static void delta_pump(struct sl_objects_delta *delta)
-{
-    const uint32_t block_count = sl_objects_copy_block_count(delta->copy);
-    if (delta->is_over || delta->work.count > 0 || delta->lengths == NULL) {
-        return;
-    }
-    const uint64_t arrived = sl_objects_copy_beginning(delta->use.copy);
-    const uint32_t from = sl_objects_copy_manifest_blocks(delta->copy);
-    uint32_t count = 0;
-    for (; delta->next < block_count && count < JOB_BLOCKS; delta->next++) {
-        const uint32_t bytes = delta->lengths[delta->next];
-        if (delta->next_at + bytes > arrived) {
-            break;
+        if (it->is_right) {
+            sl_cell_add(&delta->node->measured.counters.delta_saved_bytes,
+                        sl_objects_manifest_block_bytes(&copy->manifest, it->block) - it->bytes);
+            delta->events->rebuilt(delta->ctx, it->block);
+        } else {
+            sl_cell_add(&delta->node->measured.counters.delta_fallbacks, 1);
+            sl_log_warn("objects: %s@%" PRIu64 ": block %u does not match its digest; fetched as a "
+                        "whole",
+                        delta->name, copy->version, it->block);
         }
-        if (bytes > 0 && !delta->copy->pooled->blocks[from + delta->next].is_verified) {
-            delta->work.blocks[count++] =
-                (struct rebuilding){.block = delta->next, .bytes = bytes, .at = delta->next_at};
-        }
-        delta->next_at += bytes;
     }
-    if (count > 0) {
-        delta->work.count = count;
-        delta->work.job = (struct sl_offload_job){.work = delta_rebuild, .done = delta_rebuilt};
-        set_progress(delta);
-        sl_offload_post(delta->node->digests.offload, &delta->work.job);
-    } else if (delta->next == block_count) {
-        delta_cancel(delta);
-    }
-}
-
-/* What it says of itself */
-
-static bool delta_has(const struct sl_objects_delta *delta, uint32_t block)
-{
-    return !delta->is_described || delta->lengths[block] > 0;
+    delta_rebuild_next(delta);
 }
 
 /* A block is in a delta if the base has it at full length, too. */
-static bool lengths_are_possible(const struct sl_objects_delta *delta)
+static bool is_possible(const struct sl_objects_delta *delta, uint32_t block)
 {
-    const struct sl_objects_copy *copy = delta->copy, *base = delta->base;
-    const uint32_t count = sl_objects_copy_block_count(copy);
-    uint64_t end = SL_OBJECTS_DELTA_HEADER_BYTES + count * sizeof(uint32_t);
-    for (uint32_t i = 0; i < count; i++) {
-        if (delta->lengths[i] == 0) {
-            continue;
-        }
-        end += delta->lengths[i];
-        if (delta->lengths[i] > SL_OBJECTS_BLOCK_BYTES || i >= sl_objects_copy_block_count(base) ||
-            sl_objects_manifest_block_bytes(&base->manifest, i) <
-                sl_objects_manifest_block_bytes(&copy->manifest, i)) {
-            return false;
-        }
-    }
-    return end == delta->use.copy->info.bytes;
+    const struct sl_objects_manifest *base = &delta->base->manifest;
+    return block < base->block_count &&
+           sl_objects_manifest_block_bytes(base, block) >=
+               sl_objects_manifest_block_bytes(&delta->copy->manifest, block);
 }
 
-/* Returns false if it is not that of the copy and the base. */
-static bool take_description(struct sl_objects_delta *delta)
+/* All of the delta is here. */
+static void delta_rebuild_next(struct sl_objects_delta *delta)
 {
     const struct sl_objects_copy *copy = delta->copy, *of = delta->use.copy;
-    const uint32_t count = sl_objects_copy_block_count(copy);
-    struct sl_objects_delta_header header;
-    uint32_t *lengths = malloc(count * sizeof *lengths);
-    if (lengths == NULL) {
-        return false;
+    const uint32_t from = sl_objects_copy_manifest_blocks(copy);
+    uint32_t bytes, count = 0;
+    if (delta->is_over) {
+        return;
     }
-    delta->lengths = lengths;
-    const void *bytes = image_at(of, 0, SL_OBJECTS_DELTA_HEADER_BYTES, delta->work.scratch);
-    if (sl_objects_delta_header_decode(&header, bytes) != 0 || header.block_count != count ||
-        header.base != delta->base->version ||
-        !sl_hash_128_equal(header.base_digest, delta->base->info.digest) ||
-        !sl_hash_128_equal(header.digest, copy->info.digest)) {
-        return false;
+    for (; delta->work.next < copy->manifest.block_count && count < JOB_BLOCKS;
+         delta->work.next++, delta->work.next_at += bytes) {
+        const uint32_t block = delta->work.next;
+        memcpy(&bytes, image_at(of, block * sizeof bytes, sizeof bytes, delta->work.scratch),
+               sizeof bytes);
+        if (bytes > SL_OBJECTS_BLOCK_BYTES || delta->work.next_at + bytes > of->info.bytes) {
+            delta_give_up(delta, "its lengths are wrong");
+            return;
+        }
+        if (bytes > 0 && is_possible(delta, block) &&
+            !copy->pooled->blocks[from + block].is_verified) {
+            delta->work.blocks[count++] =
+                (struct rebuilding){.block = block, .bytes = bytes, .at = delta->work.next_at};
+        }
     }
-    const void *at =
-        image_at(of, SL_OBJECTS_DELTA_HEADER_BYTES, (uint32_t)(count * sizeof *lengths), lengths);
-    if (at != lengths) {
-        memcpy(lengths, at, count * sizeof *lengths);
+    if (count == 0) {
+        delta_cancel(delta);
+        return;
     }
-    delta->next_at = SL_OBJECTS_DELTA_HEADER_BYTES + count * sizeof *lengths;
-    return lengths_are_possible(delta);
+    delta->work.count = count;
+    delta->work.job = (struct sl_offload_job){.work = delta_rebuild, .done = delta_rebuilt};
+    sl_offload_post(delta->node->digests.offload, &delta->work.job);
 }
 
 static void delta_grown(struct sl_objects_cache_use *use)
 {
     struct sl_objects_delta *delta = SL_CONTAINER_OF(use, struct sl_objects_delta, use);
-    const uint64_t head = SL_OBJECTS_DELTA_HEADER_BYTES +
-                          sl_objects_copy_block_count(delta->copy) * sizeof *delta->lengths;
-    if (delta->is_over) {
-        return;
+    if (!delta->is_over) {
+        sl_reactor_disarm(delta->node->reactor, &delta->stalled);
+        sl_reactor_arm(delta->node->reactor, &delta->stalled, STALL_NS);
     }
-    set_progress(delta);
-    if (delta->lengths == NULL && delta->use.copy->info.bytes < head) {
-        delta_give_up(delta, "it is too short");
-        return;
-    }
-    if (delta->lengths == NULL && sl_objects_copy_beginning(delta->use.copy) >= head) {
-        if (!take_description(delta)) {
-            delta_give_up(delta, "it is of other versions");
-            return;
-        }
-        delta->is_described = true;
-        delta->events->described(delta->ctx);
-    }
-    delta_pump(delta);
 }
 
 static void delta_ended(struct sl_objects_cache_use *use, int err, const char *reason)
 {
-    if (err != 0) {
-        delta_give_up(SL_CONTAINER_OF(use, struct sl_objects_delta, use), reason);
-    } else {
-        delta_grown(use); /* it may have been in the pool */
+    struct sl_objects_delta *delta = SL_CONTAINER_OF(use, struct sl_objects_delta, use);
+    const uint64_t head = delta->copy->manifest.block_count * sizeof(uint32_t);
+    if (err != 0 || use->copy->info.bytes < head) {
+        delta_give_up(delta, err != 0 ? reason : "it is too short");
+    } else if (!delta->is_over) {
+        sl_reactor_disarm(delta->node->reactor, &delta->stalled);
+        delta->work.next_at = head;
+        delta_rebuild_next(delta);
     }
 }
 
@@ -360,9 +297,7 @@ static struct sl_objects_delta *delta_start(struct sl_objects *node, struct sl_o
     }
     struct sl_objects_delta *delta = calloc(1, sizeof *delta);
     if (delta == NULL || !sl_objects_delta_name(copy->name, copy->part, delta->name) ||
-        (delta->work.scratch = malloc(SL_OBJECTS_BLOCK_BYTES)) == NULL ||
         sl_objects_delta_coder_create(&delta->work.coder) != 0) {
-        free(delta != NULL ? delta->work.scratch : NULL);
         free(delta);
         return NULL;
     }
@@ -375,21 +310,21 @@ static struct sl_objects_delta *delta_start(struct sl_objects *node, struct sl_o
     delta->find.answered = delta_found;
     delta->find.message = (struct sl_objects_message){
         .kind = SL_OBJECTS_FIND, .name = delta->name, .version = copy->version};
-    set_progress(delta);
+    sl_reactor_arm(node->reactor, &delta->stalled, STALL_NS);
     sl_objects_ask(node, &delta->find, deadline_ns);
     return delta;
 }
 
-const struct sl_objects_delta_functions sl_objects_delta_functions = {
-    .start = delta_start, .has = delta_has, .cancel = delta_cancel};
+const struct sl_objects_delta_functions sl_objects_delta_functions = {.start = delta_start,
+                                                                      .cancel = delta_cancel};
 
 void sl_objects_delta_withdraw(struct sl_objects *node, const char *name, uint64_t version)
 {
     const size_t length = strlen(name);
     SL_LIST_EACH (struct sl_objects_copy, copy, link, &node->copies) {
-        if (copy->version == version && strncmp(copy->name, name, length) == 0 &&
-            strncmp(copy->name + length, SUFFIX, strlen(SUFFIX)) == 0 &&
-            sl_objects_delta_is_name(copy->name)) {
+        if (copy->version == version && sl_objects_delta_is_name(copy->name) &&
+            strncmp(copy->name, name, length) == 0 &&
+            strrchr(copy->name, SUFFIX[0]) == copy->name + length) {
             sl_objects_withdraw(node, copy, "its version is gone");
         }
     }

@@ -1,11 +1,14 @@
 /* Deltas: a version of a large part, in less bytes, for nodes whose pool has the version before it.
  *
  * The delta of NAME@VERSION, part P, is an object of its own, NAME~deltaP@VERSION, which its
- * publisher commits right before the version (delta_code.h: its bytes). Its note is the number of
- * the base. Nodes fetch it as any object; from it and the base they rebuild blocks, whose digests
- * are those of the version. What a delta does not have, or has wrong, is fetched as a whole block,
- * as without one; so no node needs a chain of deltas. Blocks that are equal in base and version
- * share a slot of the pool (pool.h): they are in no delta.
+ * publisher commits right before the version. Its note is the number of the base. Its bytes are one
+ * length (u32) for each block of the version's image, and the encoded blocks (delta_code.h), in
+ * order; length 0: the block is not in the delta.
+ *
+ * Nodes fetch it as any object; from it and the base they rebuild blocks, whose digests are those
+ * of the version. What a delta does not have, or has wrong, is fetched as a whole block, as without
+ * one; so no node needs a chain of deltas. Blocks that are equal in base and version share a slot
+ * of the pool (pool.h): they are in no delta.
  *
  * Owner: the node's reactor; blocks are rebuilt on its offload thread. */
 #ifndef SL_OBJECTS_NODE_DELTA_H
@@ -33,14 +36,12 @@ struct sl_objects_copy *sl_objects_delta_find_base(struct sl_objects *node,
                                                    const struct sl_objects_copy *copy,
                                                    uint64_t version);
 
-/* Rebuilding a copy in the pool, whose manifest is verified. */
+/* Rebuilding a copy in the pool, whose manifest is verified. Nothing else writes its memory before
+ * `over`. */
 
 struct sl_objects_delta_events {
-    /* It is known which blocks the delta has. */
-    void (*described)(void *ctx);
-    /* A block has been rebuilt; its bytes match its digest, or not: then the delta does not have
-     * it. */
-    void (*rebuilt)(void *ctx, uint32_t block, bool is_right);
+    /* A block has been rebuilt, and matches its digest. */
+    void (*rebuilt)(void *ctx, uint32_t block);
     /* Once, the last event, in a turn of its own: nothing uses the copy's memory any more, and the
      * delta is freed. Blocks that it did not bring are fetched as a whole. */
     void (*over)(void *ctx);
@@ -53,8 +54,6 @@ struct sl_objects_delta_functions {
     struct sl_objects_delta *(*start)(struct sl_objects *node, struct sl_objects_copy *copy,
                                       uint32_t missing_count, uint64_t deadline_ns,
                                       const struct sl_objects_delta_events *events, void *ctx);
-    /* Whether it is to bring the block: before `described`, any block. */
-    bool (*has)(const struct sl_objects_delta *delta, uint32_t block);
     /* `over` follows, and no other event; nothing if that is on its way. */
     void (*cancel)(struct sl_objects_delta *delta);
 };
@@ -66,12 +65,9 @@ void sl_objects_delta_withdraw(struct sl_objects *node, const char *name, uint64
 /* Publish */
 
 /* A thread of the application: makes the delta of a copy in this node's pool, which is not in its
- * list yet, if the pool has an older version, *base, and the delta is less than 0.7 of the part.
- * The caller frees it. NULL: there is none. */
+ * list yet, if the pool has an older version, *base, and the delta is less than 0.7 of the blocks
+ * that differ. The caller frees it. NULL: there is none. */
 void *sl_objects_delta_make(struct sl_objects *node, const struct sl_objects_copy *copy,
                             uint64_t *bytes, uint64_t *base);
-
-/* A thread of the application: the version was not committed. Withdraws its deltas. */
-void sl_objects_delta_forget(struct sl_objects *node, const char *name, uint64_t version);
 
 #endif

@@ -173,12 +173,12 @@ static void fetch_pump(struct sl_objects_download *download)
         }
         return;
     }
-    while (download->flying_count < (window = sl_objects_download_window(download))) {
+    while (fetch->delta == NULL &&
+           download->flying_count < (window = sl_objects_download_window(download))) {
         uint32_t count = 0, count_max = sl_objects_download_read_max(download, window);
         while (count < count_max && sl_objects_download_next(download, &stretches[count])) {
             const uint32_t block = stretches[count].block;
             if (fetch->blocks[block] == MISSING &&
-                (fetch->delta == NULL || !fetch->node->digests.deltas->has(fetch->delta, block)) &&
                 fetch->of_stripe[stripe_of(fetch, block)] == download) {
                 fetch->blocks[block] = FLYING;
                 count++;
@@ -486,28 +486,11 @@ static bool take_manifest(struct sl_objects_fetch *fetch, int *err, struct sl_re
 
 /* Delta */
 
-static void fetch_pump_again(void *ctx)
+static void fetch_rebuilt(void *ctx, uint32_t block)
 {
     struct sl_objects_fetch *fetch = ctx;
-    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
-        if (fetch->of_stripe[i] != NULL) {
-            sl_objects_download_rewind(fetch->of_stripe[i]);
-            fetch_pump(fetch->of_stripe[i]);
-        }
-    }
-}
-
-static void fetch_rebuilt(void *ctx, uint32_t block, bool is_right)
-{
-    struct sl_objects_fetch *fetch = ctx;
-    struct sl_objects_copy *copy = fetch->copy;
-    if (!is_right) {
-        sl_log_warn("objects: %s@%" PRIu64 " part %u: block %u of its delta does not match its "
-                    "digest; fetched as a whole",
-                    copy->name, copy->version, copy->part, block);
-        return;
-    }
-    sl_objects_pool_set_verified(copy->pooled, sl_objects_copy_manifest_blocks(copy) + block);
+    sl_objects_pool_set_verified(fetch->copy->pooled,
+                                 sl_objects_copy_manifest_blocks(fetch->copy) + block);
     if (fetch_count_block(fetch, block) != 0) {
         fetch_end(fetch, SL_ERR_NO_MEMORY, "out of memory");
     }
@@ -519,17 +502,21 @@ static void fetch_delta_over(void *ctx)
 {
     struct sl_objects_fetch *fetch = ctx;
     fetch->delta = NULL;
-    fetch_pump_again(fetch);
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
+        if (fetch->of_stripe[i] != NULL) {
+            fetch_pump(fetch->of_stripe[i]);
+        }
+    }
     if (fetch->is_ending) {
         sl_reactor_arm(fetch->node->reactor, &fetch->timer, 0);
     }
 }
 
-/* While the catalogue is asked whether there is one, nothing is read. */
+/* While there is one, nothing else is read. */
 static void look_for_delta(struct sl_objects_fetch *fetch)
 {
-    static const struct sl_objects_delta_events events = {
-        .described = fetch_pump_again, .rebuilt = fetch_rebuilt, .over = fetch_delta_over};
+    static const struct sl_objects_delta_events events = {.rebuilt = fetch_rebuilt,
+                                                          .over = fetch_delta_over};
     uint32_t missing = 0;
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
         missing += fetch->missing[i];

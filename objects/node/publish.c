@@ -557,7 +557,10 @@ void sl_publish_end(struct sl_publication **publication)
     }
     const struct sl_reason saved = sl_objects_error_save();
     if (gone->delta == SL_DELTA_PUBLISHED && gone->state != SL_PUBLICATION_COMMITTED) {
-        sl_objects_delta_forget(gone->node, gone->name, gone->version);
+        char delta[SL_OBJECTS_NAME_BYTES];
+        if (sl_objects_delta_name(gone->name, gone->part, delta)) {
+            (void)sl_objects_withdraw_version(gone->node, delta, gone->version, UNUSED_MS);
+        }
     }
     if (gone->copy != NULL && gone->is_served) {
         if (sl_publish_store_release(gone, true, UNUSED_MS) != 0) {

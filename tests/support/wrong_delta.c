@@ -21,14 +21,9 @@ static uint64_t make(const struct sl_objects_copy *copy, const struct sl_objects
 {
     static uint8_t wrong[SL_OBJECTS_BLOCK_BYTES];
     const uint32_t count = copy->manifest.block_count;
-    const struct sl_objects_delta_header header = {.base = base->version,
-                                                   .base_digest = base->info.digest,
-                                                   .digest = copy->info.digest,
-                                                   .block_count = count};
     struct sl_objects_delta_coder *coder;
-    uint64_t end = SL_OBJECTS_DELTA_HEADER_BYTES + count * sizeof(uint32_t);
+    uint64_t end = count * sizeof(uint32_t);
     sl_assert(sl_objects_delta_coder_create(&coder) == 0);
-    sl_objects_delta_header_encode(&header, to);
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t bytes = sl_objects_manifest_block_bytes(&copy->manifest, i);
         uint32_t length = 0;
@@ -40,7 +35,7 @@ static uint64_t make(const struct sl_objects_copy *copy, const struct sl_objects
                                              (uint32_t)(room - end));
         }
         length = length > SL_OBJECTS_BLOCK_BYTES ? 0 : length;
-        memcpy(to + SL_OBJECTS_DELTA_HEADER_BYTES + i * sizeof length, &length, sizeof length);
+        memcpy(to + i * sizeof length, &length, sizeof length);
         end += length;
     }
     sl_objects_delta_coder_destroy(&coder);
