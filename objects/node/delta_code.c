@@ -7,7 +7,7 @@
 #include "core/assert.h"
 #include "core/err.h"
 
-#define LEVEL      (-1) /* faster than level 1, and hardly longer */
+#define LEVEL      1 /* codes skips and bytes by their frequency, as those below 0 do not */
 #define WORD_BYTES 8
 #define SKIP_MAX   255
 
