@@ -308,14 +308,10 @@ static uint32_t judge_bytes(struct sl_sim_objects_app *app, uint32_t name, uint6
     return content;
 }
 
-/* A node that was cut off for longer may read slots that have other bytes now. */
-static void judge_progress(struct sl_sim_objects_app *app,
-                           const struct sl_sim_objects_timing *timing, struct sl_get *get)
+static void judge_progress(struct sl_sim_objects_app *app, struct sl_get *get)
 {
     struct sl_get_progress progress;
-    if (sl_get_progress(get, &progress) == 0 && progress.corrupt_blocks > 0 && !app->base.dying &&
-        sl_sim_objects_oracle_is_certain(app->options.oracle, app->options.host,
-                                         timing->since_ns)) {
+    if (sl_get_progress(get, &progress) == 0 && progress.corrupt_blocks > 0 && !app->base.dying) {
         sl_sim_fail(&app->options.oracle->breach, "withdraw",
                     "node %u has read %" PRIu64 " blocks that were not those", app->options.host,
                     progress.corrupt_blocks);
@@ -386,7 +382,7 @@ static int get(struct sl_sim_objects_app *app, uint32_t name, uint64_t version, 
     err = sl_get_wait(got);
     (void)snprintf(why, sizeof why, "%s", sl_objects_last_error());
     sl_sim_objects_judge(app, &timing, "wait", text, timeout_ms, err);
-    judge_progress(app, &timing, got);
+    judge_progress(app, got);
     (void)sl_get_progress(got, &progress);
     judge_found(app, &timing, name, version, progress.version, 0);
     judge_fetched(app, &timing, name, progress.version, timeout_ms, err, why);
