@@ -49,7 +49,7 @@ class Tensor(Structure):
 
 class PublishOptions(Structure):
     _fields_ = [("struct_size", c_uint32), ("name", c_char_p), ("note", c_char_p), ("version", c_uint64), ("origin", c_uint32),
-                ("part", c_uint32), ("part_count", c_uint32), ("take_over", c_bool), ("new_name", c_bool)]
+                ("part", c_uint32), ("part_count", c_uint32), ("take_over", c_bool), ("new_name", c_bool), ("delta", c_bool)]
 
 
 class Entry(Structure):

@@ -328,7 +328,7 @@ class Node:
     # Publish
 
     def publish(self, name: str, tensors: Given, note: str = "", version: int = 0, *, part: int = 0, parts: int = 1,
-                stored: Optional[bool] = None, take_over: bool = False, timeout: float = 60.0) -> int:
+                stored: Optional[bool] = None, take_over: bool = False, delta: bool = False, timeout: float = 60.0) -> int:
         """Publishes a version, waits until it is visible, and returns its number.
 
         The tensors are copied to the pool of this host's agent, or of this node, which then serves them, or to
@@ -344,6 +344,8 @@ class Node:
         visible with all parts.
         stored: keepers store the version; None: yes if serve was called with a directory.
         take_over: replaces another publisher of this name, or part, such as one that was killed.
+        delta: others that have the version before read only what has changed, compressed. The version is in the pool
+        of this node then, not of the agent, and ends with this node unless others have fetched it.
         timeout: seconds, at most 3600, also of all others here.
 
         Raises TypeError or ValueError for other tensors, ExistsError (another process publishes the name, or the
@@ -358,7 +360,8 @@ class Node:
             struct_size=sizeof(_library.PublishOptions), name=_library.text(context, "name", name),
             note=_library.text(context, "note", note), version=_library.number(context, "version", version, 2**63 - 1),
             origin=int(is_stored), part=_library.number(context, "part", part, 63),
-            part_count=_library.number(context, "parts", parts, 64, 1), take_over=bool(take_over))
+            part_count=_library.number(context, "parts", parts, 64, 1), take_over=bool(take_over),
+            delta=bool(delta))
         publication = _library.open_handle(context, timeout, self._handle, "sl_publish_begin", "sl_publish_end", byref(options))
         try:
             return self._commit(context, publication, given, end)

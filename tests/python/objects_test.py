@@ -203,6 +203,17 @@ class Versions(NodeTest):
             array[...] = 2
         self.assert_tensors(self.fetch().tensors, weights(1))
 
+    def test_deltas(self):
+        random = numpy.random.default_rng(1)
+        changing = {"w": random.standard_normal(1000000).astype(numpy.float32)}
+        for step in range(3):
+            changing["w"][random.integers(0, 1000000, 10000)] += step
+            number = self.publish(changing, delta=True)
+            self.assert_tensors(self.fetch(version=number).tensors, changing)
+        deltas = self.node.versions(self.name + "~delta0", TIMEOUT)
+        self.assertEqual([each.version for each in deltas], [2, 3])
+        self.assertLess(sum(each.bytes for each in deltas), changing["w"].nbytes / 2)
+
     def test_follow_counts_what_it_skips(self):
         self.publish(weights(1))
         live, seen = zeros(), []
