@@ -10,15 +10,17 @@
 
 /* A sender is forgotten this long after its last notice: then it has given up sending that one
  * again. */
-#define REMEMBER_NS (SL_TRANSFER_TIMEOUT_MS_MAX * SL_CLOCK_NS_PER_MS)
-#define SENDERS_MAX SL_LIMIT_TRANSFER_SEGMENTS
+#define REMEMBER_NS  (SL_TRANSFER_TIMEOUT_MS_MAX * SL_CLOCK_NS_PER_MS)
+#define SENDERS_MAX  SL_LIMIT_TRANSFER_SEGMENTS
+#define ATTACHED_MAX 64 /* notices of a queue: behind so many, what is attached is dropped */
 
 struct notice {
     struct sl_list_link link;
     char sender[SL_TRANSFER_NAME_BYTES];
     char name[SL_TRANSFER_NOTICE_NAME_BYTES];
     struct sl_transfer_asked *asked; /* NULL: it does not ask */
-    uint32_t bytes;
+    uint8_t *attached;               /* NULL: nothing */
+    uint32_t attached_bytes, bytes;
     uint8_t text[];
 };
 
@@ -80,8 +82,11 @@ static void queue_fini(struct sl_transfer_inbox_queue *queue)
         if (notice->asked != NULL) {
             notice->asked->answer(notice->asked, NULL, 0);
         }
+        free(notice->attached);
         free(notice);
     }
+    free(queue->attached);
+    queue->attached = NULL;
     queue->count = 0;
 }
 
@@ -106,6 +111,9 @@ static bool queue_take(struct sl_transfer_inbox_queue *queue, struct sl_transfer
     out->text[notice->bytes] = '\0';
     out->bytes = notice->bytes;
     *asked = notice->asked;
+    free(queue->attached);
+    queue->attached = notice->attached;
+    queue->attached_bytes = notice->attached_bytes;
     free(notice);
     return true;
 }
@@ -333,7 +341,7 @@ static struct sl_transfer_asked *asked_create(struct sl_transfer_io *io,
 }
 
 int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
-                          const struct sl_message_notice *notice, struct sl_transfer_asked **asked,
+                          struct sl_message_notice *notice, struct sl_transfer_asked **asked,
                           struct sl_reason *reason)
 {
     struct sl_transfer_inbox *inbox = &io->inbox;
@@ -366,6 +374,11 @@ int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
     if (made == NULL || (notice->asks && *asked == NULL)) {
         free(made);
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for a notice");
+    }
+    if (reader != NULL && queue->count < ATTACHED_MAX) {
+        made->attached = notice->attached;
+        made->attached_bytes = notice->attached_bytes;
+        notice->attached = NULL;
     }
     sender->sequence = notice->sequence;
     sender_set_answered(sender, notice->answered);

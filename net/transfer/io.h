@@ -22,6 +22,8 @@ struct sl_transfer_work {
 struct sl_transfer_inbox_queue {
     struct sl_list notices;
     uint32_t count;
+    uint8_t *attached; /* to the notice that was taken last; NULL: nothing */
+    uint32_t attached_bytes;
 };
 
 /* inbox.h: notices of peers. */

@@ -413,7 +413,7 @@ static void answer_notice(struct sl_transfer_asked *asked, const void *bytes, ui
     sl_transfer_inbox_keep(asked, bytes, count);
 }
 
-static void take_notice(struct guest *guest, const struct sl_message *message)
+static void take_notice(struct guest *guest, struct sl_message *message)
 {
     const struct sl_message taken = {.kind = SL_MESSAGE_NOTICE_TAKEN, .id = message->id};
     struct sl_transfer_asked *asked;
@@ -435,7 +435,7 @@ static void take_notice(struct guest *guest, const struct sl_message *message)
     }
 }
 
-static void take_control(struct guest *guest, const struct sl_message *message)
+static void take_control(struct guest *guest, struct sl_message *message)
 {
     switch (message->kind) {
     case SL_MESSAGE_SEGMENT_GET:
@@ -458,7 +458,7 @@ static void take_control(struct guest *guest, const struct sl_message *message)
     }
 }
 
-static void take_message(struct guest *guest, const struct sl_message *message)
+static void take_message(struct guest *guest, struct sl_message *message)
 {
     switch (guest->state) {
     case GUEST_ACCEPTED:

@@ -78,7 +78,7 @@ static int start_fetch(struct sl_objects *node, struct sl_objects_copy *copy,
         if (news->part == copy->part) {
             sl_objects_fetch_news(copy->fetch, news);
         }
-        sl_objects_fetch_start(copy->fetch);
+        sl_objects_fetch_start(copy->fetch, news);
     }
     return err;
 }

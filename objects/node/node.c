@@ -107,6 +107,12 @@ static void node_arrived(void *ctx, const char *address, const struct sl_objects
     case SL_OBJECTS_STORE:
         sl_objects_store_receive(node, address, message);
         break;
+    case SL_OBJECTS_PUT:
+        if (message->publisher == 0) {
+            sl_objects_store_receive(node, address, message);
+            break;
+        }
+        /* fallthrough */
     default:
         if (node->host != NULL) {
             sl_objects_host_receive(node->host, address, message);
