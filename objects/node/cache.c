@@ -9,12 +9,6 @@
 #include "objects/node/node.h"
 #include "objects/node/withdraw.h"
 
-static bool is_complete(const struct sl_objects_copy *copy)
-{
-    return copy->verified.range_count > 0 &&
-           copy->verified.count == sl_objects_copy_block_count(copy);
-}
-
 static void end_use(struct sl_objects *node, struct sl_objects_cache_use *use, int err,
                     const char *reason)
 {
@@ -159,7 +153,7 @@ static int get(struct sl_objects *node, struct sl_objects_cache_use *use,
     copy->cache.use_count++;
     if (copy->fetch != NULL) {
         sl_objects_fetch_prolong(copy->fetch, deadline_ns);
-    } else if (!is_complete(copy)) {
+    } else if (!sl_objects_copy_is_complete(copy)) {
         err = start_fetch(node, copy, news, deadline_ns, reason);
     }
     const uint64_t now_ns = sl_reactor_now_ns(node->reactor);

@@ -90,6 +90,9 @@ static void follow_fetch(struct sl_objects_follow *follow, const struct sl_objec
     }
     follow->fetching->ctx = follow;
     follow->fetching->ended = fetched;
+    if (news->image.manifest != NULL && sl_objects_pin_is_whole(follow->fetching)) {
+        sl_objects_follow_completed(follow, follow->fetching->version); /* `ended` runs later */
+    }
 }
 
 static void follow_found(struct sl_objects_ask *ask, const struct sl_objects_message *answer,
