@@ -81,8 +81,9 @@ struct sl_message_notice {
     uint64_t answered; /* answers to lower sequences are not needed any more */
     uint32_t byte_count;
     uint8_t bytes[SL_MESSAGE_NOTICE_BYTES];
-    uint8_t *attached; /* owned by a decoded message; NULL: none, and from an older peer */
+    const uint8_t *attached; /* decoded: in the encoded message; NULL: none, as from older peers */
     uint32_t attached_bytes;
+    uint8_t *memory; /* net/transfer: of that message; not encoded */
 };
 
 /* FENCE */

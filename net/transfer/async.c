@@ -21,7 +21,7 @@ struct sl_transfer_async {
     sl_transfer_arrived_fn *arrived;
     void *arrived_ctx;
     struct sl_transfer_noticed noticed;
-    uint8_t *attached; /* to the next notice; NULL: nothing */
+    uint8_t *attached; /* to the next notice: memory; NULL: nothing */
     uint32_t attached_bytes;
     bool is_ending;
     bool ends_with_process; /* new segments do */
@@ -229,6 +229,16 @@ const uint8_t *sl_transfer_async_attached(const struct sl_transfer_async *async,
     return async->reader.queue.attached;
 }
 
+uint8_t *sl_transfer_async_memory_get(struct sl_transfer_async *async)
+{
+    return sl_transfer_inbox_memory_get(&async->engine->ios[0].inbox, SL_MESSAGE_ATTACHED_BYTES);
+}
+
+void sl_transfer_async_memory_put(struct sl_transfer_async *async, uint8_t *memory)
+{
+    sl_transfer_inbox_memory_put(&async->engine->ios[0].inbox, memory);
+}
+
 void sl_transfer_async_attach(struct sl_transfer_async *async, uint8_t *bytes, uint32_t count)
 {
     sl_assert(async->attached == NULL);
@@ -243,9 +253,9 @@ static int async_prepare(struct sl_transfer_async *async, struct sl_transfer_seg
 {
     const int err = sl_transfer_notice_prepare(segment, notice, timeout_ms, out);
     if (err != 0) {
-        free(async->attached);
+        sl_transfer_async_memory_put(async, async->attached);
     } else if (async->attached != NULL) {
-        (*out)->attached = (*out)->message.notice.attached = async->attached;
+        (*out)->message.notice.attached = (*out)->attached = async->attached;
         (*out)->message.notice.attached_bytes = async->attached_bytes;
     }
     async->attached = NULL;
@@ -254,7 +264,7 @@ static int async_prepare(struct sl_transfer_async *async, struct sl_transfer_seg
 
 static void sending_free(struct sl_transfer_sending *sending)
 {
-    free(sending->attached);
+    sl_transfer_async_memory_put(sending->call.async, sending->attached);
     free(sending);
 }
 

@@ -83,8 +83,12 @@ void sl_transfer_async_watch(struct sl_transfer_async *async, struct sl_transfer
 void sl_transfer_async_close(struct sl_transfer_async *async, struct sl_transfer_segment **segment,
                              sl_transfer_done_fn *done, void *ctx);
 
-/* The next notice carries these bytes, up to SL_MESSAGE_ATTACHED_BYTES of malloc, which it takes
- * over, also if it fails. An older peer, and one that has much to do, gets the notice without. */
+/* Memory for SL_MESSAGE_ATTACHED_BYTES; NULL: none. It is put, or attached. */
+uint8_t *sl_transfer_async_memory_get(struct sl_transfer_async *async);
+void sl_transfer_async_memory_put(struct sl_transfer_async *async, uint8_t *memory);
+
+/* The next notice carries the first `count` bytes, and takes over the memory, also if it fails. An
+ * older peer, and one that has much to do, gets the notice without. */
 void sl_transfer_async_attach(struct sl_transfer_async *async, uint8_t *bytes, uint32_t count);
 
 /* As sl_transfer_notice_send. */

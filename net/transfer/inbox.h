@@ -61,6 +61,11 @@ void sl_transfer_inbox_close(struct sl_transfer_inbox_reader *reader);
 bool sl_transfer_inbox_next(struct sl_transfer_inbox_reader *reader,
                             struct sl_transfer_noticed *out, struct sl_transfer_asked **asked);
 
+/* Memory for what is attached to a notice. Some is kept for the next one: the system takes longer
+ * to map 72 KiB than a notice is on its way. NULL: no memory; NULL may be put. */
+uint8_t *sl_transfer_inbox_memory_get(struct sl_transfer_inbox *inbox, uint32_t bytes);
+void sl_transfer_inbox_memory_put(struct sl_transfer_inbox *inbox, uint8_t *memory);
+
 void sl_transfer_inbox_init(struct sl_transfer_inbox *inbox);
 void sl_transfer_inbox_fini(struct sl_transfer_inbox *inbox);
 

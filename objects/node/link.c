@@ -269,7 +269,7 @@ static void link_detach(struct sl_objects_request *request)
     if (waits) { /* need not be sent any more */
         send->peer->owner->send_count--;
         sl_list_remove(&send->link);
-        free(send->image);
+        sl_transfer_async_memory_put(send->peer->owner->async, send->image);
         free(send);
     } else if (send != NULL) {
         send->request = NULL;
@@ -315,8 +315,8 @@ static void end_send(struct sl_objects_link_send *send, int err, const char *rea
     } else if (send->sent != NULL) {
         send->sent(send->ctx, err, reason);
     }
+    sl_transfer_async_memory_put(send->peer->owner->async, send->image);
     free(send->here.answer);
-    free(send->image);
     free(send);
 }
 
@@ -486,7 +486,7 @@ static struct sl_objects_link_send *send_create(struct sl_objects_link *self, co
     memcpy(made->text, text, bytes);
     made->image_bytes =
         message->image.manifest != NULL ? sl_objects_message_image_bytes(message) : 0;
-    made->image = made->image_bytes > 0 ? malloc(made->image_bytes) : NULL;
+    made->image = made->image_bytes > 0 ? sl_transfer_async_memory_get(self->async) : NULL;
     if (made->image != NULL) { /* else the receiver does without it */
         const uint32_t manifest_bytes = message->commit.record.parts[0].manifest_bytes;
         memcpy(made->image, message->image.manifest, manifest_bytes);

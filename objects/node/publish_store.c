@@ -172,7 +172,9 @@ int sl_publish_store_put(struct sl_publication *publication, uint32_t timeout_ms
     struct sl_objects_part *part = &put.message.commit.record.parts[0];
     part->bytes = manifest->image_bytes;
     part->manifest_bytes = (uint32_t)manifest->encoded_bytes;
-    uint8_t *room = malloc(sl_objects_message_image_bytes(&put.message));
+    /* The image usually stays where it is. */
+    uint8_t *room =
+        malloc(part->manifest_bytes + (publication->place_count == 1 ? 0 : part->bytes));
     if (room == NULL) {
         return SL_ERR_NO_MEMORY;
     }
