@@ -1,6 +1,7 @@
 #include "objects/node/cache.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "core/assert.h"
 #include "core/log.h"
@@ -8,6 +9,12 @@
 #include "objects/node/fetch.h"
 #include "objects/node/node.h"
 #include "objects/node/withdraw.h"
+
+static bool is_complete(const struct sl_objects_copy *copy)
+{
+    return copy->verified.range_count > 0 &&
+           copy->verified.count == sl_objects_copy_block_count(copy);
+}
 
 static void end_use(struct sl_objects *node, struct sl_objects_cache_use *use, int err,
                     const char *reason)
@@ -60,6 +67,39 @@ static void cache_fetch_over(struct sl_objects *node, struct sl_objects_copy *co
     sl_objects_pool_unpin(&node->pool, pooled);
 }
 
+/* Manifest and image, of a block each, came with the message. What is wrong of them is fetched. */
+static void fill(struct sl_objects *node, struct sl_objects_copy *copy,
+                 const struct sl_objects_message *news)
+{
+    const struct sl_objects_part *part = &news->commit.record.parts[0];
+    struct sl_objects_manifest *manifest = &copy->manifest;
+    struct sl_reason reason;
+    if (news->image.manifest == NULL || copy->verified.range_count > 0 ||
+        part->bytes != copy->info.bytes || part->manifest_bytes != copy->info.manifest_bytes ||
+        !sl_hash_128_equal(sl_hash_bytes_128(news->image.manifest, part->manifest_bytes),
+                           copy->info.digest)) {
+        return;
+    }
+    if (sl_objects_manifest_decode(manifest, news->image.manifest, part->manifest_bytes, &reason) !=
+            0 ||
+        manifest->image_bytes != part->bytes ||
+        !sl_objects_manifest_verify(manifest, 0, news->image.bytes) ||
+        sl_objects_copy_reserve(node, copy, &reason) != 0) {
+        sl_objects_manifest_fini(manifest);
+        return;
+    }
+    memcpy(copy->places[0].base, news->image.manifest, part->manifest_bytes);
+    if (!copy->pooled->blocks[1].is_verified) { /* else an older version has the same slot */
+        memcpy(copy->places[1].base, news->image.bytes, part->bytes);
+    }
+    sl_objects_pool_set_verified(copy->pooled, 0);
+    sl_objects_pool_set_verified(copy->pooled, 1);
+    if (sl_objects_copy_add_first(copy, 1) == 0 && news->commit.record.time_ms != 0) {
+        sl_objects_report(node, copy);
+    }
+    sl_objects_serve_grown(node);
+}
+
 /* The fetch pins the copy, too: READs may be in flight after the last put. */
 static int start_fetch(struct sl_objects *node, struct sl_objects_copy *copy,
                        const struct sl_objects_message *news, uint64_t deadline_ns,
@@ -72,7 +112,7 @@ static int start_fetch(struct sl_objects *node, struct sl_objects_copy *copy,
         if (news->part == copy->part) {
             sl_objects_fetch_news(copy->fetch, news);
         }
-        sl_objects_fetch_start(copy->fetch, news);
+        sl_objects_fetch_start(copy->fetch);
     }
     return err;
 }
@@ -151,9 +191,12 @@ static int get(struct sl_objects *node, struct sl_objects_cache_use *use,
     use->has_ended = false;
     sl_list_append(&copy->cache.uses, &use->link);
     copy->cache.use_count++;
+    if (copy->fetch == NULL) {
+        fill(node, copy, news);
+    }
     if (copy->fetch != NULL) {
         sl_objects_fetch_prolong(copy->fetch, deadline_ns);
-    } else if (!sl_objects_copy_is_complete(copy)) {
+    } else if (!is_complete(copy)) {
         err = start_fetch(node, copy, news, deadline_ns, reason);
     }
     const uint64_t now_ns = sl_reactor_now_ns(node->reactor);

@@ -145,13 +145,6 @@ int sl_objects_copy_add_first(struct sl_objects_copy *copy, uint32_t count);
  * evicted before it is withdrawn or retired. */
 void sl_objects_copy_keep(struct sl_objects_copy *copy);
 
-/* Whether the manifest and all blocks are verified. */
-static inline bool sl_objects_copy_is_complete(const struct sl_objects_copy *copy)
-{
-    return copy->verified.range_count > 0 &&
-           copy->verified.count == sl_objects_copy_block_count(copy);
-}
-
 /* Verified bytes of the image, from the first one on; while it is fetched into memory of a caller,
  * 0. */
 static inline uint64_t sl_objects_copy_beginning(const struct sl_objects_copy *copy)

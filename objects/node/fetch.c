@@ -553,17 +553,15 @@ static bool take_manifest(struct sl_objects_fetch *fetch, int *err, struct sl_re
     return is_right;
 }
 
-/* download: NULL: it came with a message. */
-static void manifest_arrived(struct sl_objects_fetch *fetch, struct sl_objects_download *download)
+static void manifest_arrived(struct sl_objects_download *download)
 {
+    struct sl_objects_fetch *fetch = download->ctx;
     const struct sl_objects_copy *copy = fetch->copy;
     struct sl_reason reason = {.text = "out of memory"};
     int err;
     if (!take_manifest(fetch, &err, &reason)) {
         fetch->manifest = MISSING;
-        if (download != NULL) {
-            mismatch(download, "the manifest");
-        }
+        mismatch(download, "the manifest");
         return;
     }
     if (err != 0) {
@@ -590,7 +588,7 @@ static void fetch_described(struct sl_objects_download *download, const void *ma
     struct sl_objects_fetch *fetch = download->ctx;
     if (!fetch->is_ending && !download->is_closing && fetch->manifest == MISSING) {
         memcpy(fetch->copy->places[0].base, manifest, fetch->copy->info.manifest_bytes);
-        manifest_arrived(fetch, download);
+        manifest_arrived(download);
     }
 }
 
@@ -635,7 +633,7 @@ static void fetch_arrived(struct sl_objects_download *download,
         return;
     }
     if (err == 0 && is_manifest) {
-        manifest_arrived(fetch, download);
+        manifest_arrived(download);
     } else if (err == 0) {
         blocks_arrived(download, stretches, count);
     } else {
@@ -768,38 +766,12 @@ static void use_file(struct sl_objects_fetch *fetch)
     }
 }
 
-/* Manifest and image came with the message: one block each. What is wrong of them is fetched. */
-static void fetch_fill(struct sl_objects_fetch *fetch, const struct sl_objects_message *news)
-{
-    struct sl_objects_copy *copy = fetch->copy;
-    const struct sl_objects_part *part = &news->commit.record.parts[0];
-    if (fetch->manifest != MISSING || part->bytes != copy->info.bytes ||
-        part->manifest_bytes != copy->info.manifest_bytes) {
-        return;
-    }
-    memcpy(copy->places[0].base, news->image.manifest, copy->info.manifest_bytes);
-    manifest_arrived(fetch, NULL);
-    if (fetch->is_ending || fetch->manifest != VERIFIED ||
-        !sl_objects_manifest_verify(&copy->manifest, 0, news->image.bytes)) {
-        return;
-    }
-    memcpy(copy->places[1].base, news->image.bytes, copy->info.bytes);
-    sl_objects_pool_set_verified(copy->pooled, 1);
-    if (fetch_count_block(fetch, 0) != 0) {
-        fetch_end(fetch, SL_ERR_NO_MEMORY, "out of memory");
-    }
-    tell_grown(fetch);
-    end_if_complete(fetch);
-}
-
-void sl_objects_fetch_start(struct sl_objects_fetch *fetch, const struct sl_objects_message *news)
+void sl_objects_fetch_start(struct sl_objects_fetch *fetch)
 {
     fetch->is_started = true;
     sl_reactor_arm(fetch->node->reactor, &fetch->timer, TICK_NS);
     if (fetch->manifest == VERIFIED) {
         end_if_complete(fetch);
-    } else if (news != NULL && news->image.manifest != NULL) {
-        fetch_fill(fetch, news);
     }
     follow_plan(fetch);
     use_file(fetch);

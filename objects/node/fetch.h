@@ -32,9 +32,8 @@ void sl_objects_fetch_free(struct sl_objects_fetch *fetch);
 void sl_objects_fetch_news(struct sl_objects_fetch *fetch, const struct sl_objects_message *news);
 
 /* The copy is in the node's list, and has memory for all of the part, or gets that of the pool. A
- * fetch without a plan asks for one. news: its image, if it has one, is verified, and need not be
- * read; NULL: none. */
-void sl_objects_fetch_start(struct sl_objects_fetch *fetch, const struct sl_objects_message *news);
+ * fetch without a plan asks for one. */
+void sl_objects_fetch_start(struct sl_objects_fetch *fetch);
 
 /* Ends the fetch early; `over` runs in a later turn, at the latest after 100 ms. */
 void sl_objects_fetch_cancel(struct sl_objects_fetch *fetch, const char *reason);

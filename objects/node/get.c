@@ -140,7 +140,7 @@ static void get_start_here(struct sl_objects *node, struct sl_objects_call *call
     for (uint32_t i = 0; i < get->part_count; i++) {
         get->copies[i]->uses++;
         sl_objects_serve_add(node, get->copies[i]);
-        sl_objects_fetch_start(get->copies[i]->fetch, NULL);
+        sl_objects_fetch_start(get->copies[i]->fetch);
     }
     sl_objects_answer(call, 0, "started");
 }

@@ -144,15 +144,6 @@ bool sl_objects_pin_is_placed(const struct sl_objects_pin *pin)
     return true;
 }
 
-bool sl_objects_pin_is_whole(const struct sl_objects_pin *pin)
-{
-    bool is = true;
-    for (uint32_t i = 0; i < pin->part_count; i++) {
-        is &= sl_objects_copy_is_complete(sl_objects_pin_copy(&pin->parts[i]));
-    }
-    return is;
-}
-
 uint64_t sl_objects_pin_verified(const struct sl_objects_pin *pin)
 {
     uint64_t verified = 0;

@@ -48,9 +48,6 @@ static inline struct sl_objects_copy *sl_objects_pin_copy(const struct sl_object
 /* Whether all manifests are verified, and all blocks have their slots. */
 bool sl_objects_pin_is_placed(const struct sl_objects_pin *pin);
 
-/* Whether all parts are verified. */
-bool sl_objects_pin_is_whole(const struct sl_objects_pin *pin);
-
 /* Verified bytes of all images taken together, from the first one on. */
 uint64_t sl_objects_pin_verified(const struct sl_objects_pin *pin);
 

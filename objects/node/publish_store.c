@@ -173,8 +173,8 @@ int sl_publish_store_put(struct sl_publication *publication, uint32_t timeout_ms
     part->bytes = manifest->image_bytes;
     part->manifest_bytes = (uint32_t)manifest->encoded_bytes;
     /* The image usually stays where it is. */
-    uint8_t *room =
-        malloc(part->manifest_bytes + (publication->place_count == 1 ? 0 : part->bytes));
+    const bool is_one = publication->places[0].bytes == part->bytes;
+    uint8_t *room = malloc(part->manifest_bytes + (is_one ? 0 : part->bytes));
     if (room == NULL) {
         return SL_ERR_NO_MEMORY;
     }

@@ -327,7 +327,7 @@ static void node_store_put(struct stored *stored)
     put.term = node->membership.term;
     put.commit.record.keeper_count = 1;
     put.commit.record.keepers[0] = node->id;
-    if (copy != NULL && copy->place_count == 2) {
+    if (copy != NULL && copy->place_count == 2 && node->rate_bytes == 0) {
         put.image.manifest = copy->places[0].base;
         put.image.bytes = copy->places[1].base;
     }
