@@ -341,7 +341,7 @@ static int check_publisher(const struct request *request, struct sl_catalogue_ob
     const struct sl_objects_message *message = request->message;
     const uint64_t epoch = message->commit.record.epoch;
     const uint64_t publisher =
-        message->kind == SL_OBJECTS_PUT ? message->publisher : request->node->key.number;
+        message->kind == SL_OBJECTS_PUT ? message->commit.publisher : request->node->key.number;
     if (epoch > NUMBER_MAX) {
         return REFUSE(SL_ERR_INVALID, "no catalogue began epoch %" PRIu64, epoch);
     }
@@ -445,7 +445,7 @@ static int catalogue_commit(const struct request *request)
     if (err != 0) {
         return err;
     }
-    catalogue->put = message->image.manifest != NULL ? message : NULL;
+    catalogue->put = message->commit.image.manifest != NULL ? message : NULL;
     catalogue->put_left = IMAGES_MAX;
     sl_catalogue_publish(catalogue, version, catalogue->options.unix_ms(catalogue->options.ctx));
     catalogue->put = NULL;

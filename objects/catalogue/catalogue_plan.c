@@ -132,7 +132,7 @@ static void news_next(struct sl_objects_catalogue *catalogue, struct sl_catalogu
     sl_catalogue_news_fill(catalogue, copy, NULL, 0, &message);
     if (catalogue->put != NULL && catalogue->put_left > 0 && !copy->is_complete &&
         sl_hash_128_equal(copy->part->info.digest, catalogue->put->commit.record.parts[0].digest)) {
-        message.image = catalogue->put->image;
+        message.commit.image = catalogue->put->commit.image;
         catalogue->put_left--;
     }
     catalogue->request += catalogue->request == UINT32_MAX ? 2 : 1;

@@ -88,8 +88,8 @@ SL_FIELDS_TABLE(FOLLOWERS, M_NAME, ANY(message, followers.after));
 SL_FIELDS_TABLE(FOLLOWING, ITEMS(message, followers.nodes, followers.count, 0,
                                  SL_OBJECTS_FOLLOWERS_MAX, FOLLOWER));
 SL_FIELDS_TABLE(STORE, M_PART, M_PART_COUNT, INT(message, timeout_ms, 1, UINT32_MAX), M_RECORD(1));
-SL_FIELDS_TABLE(PUT, ANY(message, publisher), M_PART, M_PART_COUNT,
-                INT(message, timeout_ms, 1, UINT32_MAX), M_RECORD(1));
+SL_FIELDS_TABLE(PUT, M_PART, M_PART_COUNT, INT(message, timeout_ms, 1, UINT32_MAX),
+                ANY(message, commit.publisher), M_RECORD(1));
 SL_FIELDS_TABLE(PUT_DONE, M_RECORD(0));
 SL_FIELDS_TABLE(OF_BYTES, M_NAME, M_VERSION, M_PART, ANY(message, digest.low),
                 ANY(message, digest.high));

@@ -166,7 +166,13 @@ struct sl_objects_message {
     struct {
         uint32_t record_count; /* 0 or 1 */
         struct sl_objects_record record;
-        uint32_t blocks; /* HOLD: verified blocks of the stored part */
+        uint32_t blocks;    /* HOLD: verified blocks of the stored part */
+        uint64_t publisher; /* PUT to the catalogue: that has sent it to the agent; else 0 */
+        /* PUT, NEWS: of the part, both as long as its record says. They are attached to the
+         * notice, and not encoded. `manifest` NULL: they are not here. */
+        struct {
+            const uint8_t *manifest, *bytes;
+        } image;
     } commit;
     struct {
         uint64_t age_ms;       /* time since the commit, on the catalogue's clock */
@@ -182,12 +188,6 @@ struct sl_objects_message {
     } keepers;
 
     uint32_t timeout_ms; /* STORE, PUT, TABLES: until the publisher gives up */
-    uint64_t publisher;  /* PUT to the catalogue: that has sent it to the agent; else 0 */
-    /* PUT, NEWS: of the part, both as long as its record says. They are attached to the notice, and
-     * not encoded. `manifest` NULL: they are not here. */
-    struct {
-        const uint8_t *manifest, *bytes;
-    } image;
     struct {
         uint32_t iterations;          /* that the rows have; the answer: that the server has */
         uint32_t shards, shard_count; /* the answer: that the server has, of all of the job */

@@ -74,23 +74,23 @@ static void fill(struct sl_objects *node, struct sl_objects_copy *copy,
     const struct sl_objects_part *part = &news->commit.record.parts[0];
     struct sl_objects_manifest *manifest = &copy->manifest;
     struct sl_reason reason;
-    if (news->image.manifest == NULL || copy->verified.range_count > 0 ||
+    if (news->commit.image.manifest == NULL || copy->verified.range_count > 0 ||
         part->bytes != copy->info.bytes || part->manifest_bytes != copy->info.manifest_bytes ||
-        !sl_hash_128_equal(sl_hash_bytes_128(news->image.manifest, part->manifest_bytes),
+        !sl_hash_128_equal(sl_hash_bytes_128(news->commit.image.manifest, part->manifest_bytes),
                            copy->info.digest)) {
         return;
     }
-    if (sl_objects_manifest_decode(manifest, news->image.manifest, part->manifest_bytes, &reason) !=
-            0 ||
+    if (sl_objects_manifest_decode(manifest, news->commit.image.manifest, part->manifest_bytes,
+                                   &reason) != 0 ||
         manifest->image_bytes != part->bytes ||
-        !sl_objects_manifest_verify(manifest, 0, news->image.bytes) ||
+        !sl_objects_manifest_verify(manifest, 0, news->commit.image.bytes) ||
         sl_objects_copy_reserve(node, copy, &reason) != 0) {
         sl_objects_manifest_fini(manifest);
         return;
     }
-    memcpy(copy->places[0].base, news->image.manifest, part->manifest_bytes);
+    memcpy(copy->places[0].base, news->commit.image.manifest, part->manifest_bytes);
     if (!copy->pooled->blocks[1].is_verified) { /* else an older version has the same slot */
-        memcpy(copy->places[1].base, news->image.bytes, part->bytes);
+        memcpy(copy->places[1].base, news->commit.image.bytes, part->bytes);
     }
     sl_objects_pool_set_verified(copy->pooled, 0);
     sl_objects_pool_set_verified(copy->pooled, 1);

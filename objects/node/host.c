@@ -76,7 +76,7 @@ static void send_now(struct sl_objects_host *host, const char *address,
 {
     struct sl_objects_message sent = *message;
     if (host->node->rate_bytes > 0) { /* it counts what others read, and they share that */
-        sent.image.manifest = NULL;
+        sent.commit.image.manifest = NULL;
     }
     sl_objects_link_send(host->node->link, address, &sent, NULL, NULL);
 }

@@ -485,12 +485,12 @@ static struct sl_objects_link_send *send_create(struct sl_objects_link *self, co
     made->bytes = bytes;
     memcpy(made->text, text, bytes);
     made->image_bytes =
-        message->image.manifest != NULL ? sl_objects_message_image_bytes(message) : 0;
+        message->commit.image.manifest != NULL ? sl_objects_message_image_bytes(message) : 0;
     made->image = made->image_bytes > 0 ? sl_transfer_async_memory_get(self->async) : NULL;
     if (made->image != NULL) { /* else the receiver does without it */
         const uint32_t manifest_bytes = message->commit.record.parts[0].manifest_bytes;
-        memcpy(made->image, message->image.manifest, manifest_bytes);
-        memcpy(made->image + manifest_bytes, message->image.bytes,
+        memcpy(made->image, message->commit.image.manifest, manifest_bytes);
+        memcpy(made->image + manifest_bytes, message->commit.image.bytes,
                made->image_bytes - manifest_bytes);
     }
     made->err = self->send_count >= SL_LIMIT_OBJECTS_SENDS ? SL_ERR_AGAIN : 0;
@@ -684,8 +684,8 @@ static void link_take(struct sl_objects_link *self, const char *sender, const vo
         message.request = 0;
     }
     if (image != NULL && image_bytes == sl_objects_message_image_bytes(&message)) {
-        message.image.manifest = image;
-        message.image.bytes = image + message.commit.record.parts[0].manifest_bytes;
+        message.commit.image.manifest = image;
+        message.commit.image.bytes = image + message.commit.record.parts[0].manifest_bytes;
     }
     self->arrived(self->ctx, sender, &message);
 }

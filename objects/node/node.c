@@ -108,7 +108,7 @@ static void node_arrived(void *ctx, const char *address, const struct sl_objects
         sl_objects_store_receive(node, address, message);
         break;
     case SL_OBJECTS_PUT:
-        if (message->publisher == 0) {
+        if (message->commit.publisher == 0) {
             sl_objects_store_receive(node, address, message);
             break;
         }

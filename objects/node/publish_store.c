@@ -179,8 +179,8 @@ int sl_publish_store_put(struct sl_publication *publication, uint32_t timeout_ms
         return SL_ERR_NO_MEMORY;
     }
     part->digest = sl_objects_manifest_encode(manifest, room);
-    put.message.image.manifest = room;
-    put.message.image.bytes =
+    put.message.commit.image.manifest = room;
+    put.message.commit.image.bytes =
         sl_objects_place_read(publication->places, publication->place_count, 0,
                               (uint32_t)part->bytes, room + part->manifest_bytes);
     const int err = sl_objects_call(publication->node, &put.call);

@@ -321,15 +321,15 @@ static void node_store_put(struct stored *stored)
     struct sl_objects_message put;
     sl_objects_stored_read(&stored->part, &put);
     put.kind = SL_OBJECTS_PUT;
-    put.publisher = operation->publisher_id;
+    put.commit.publisher = operation->publisher_id;
     put.part_count = 1;
     put.timeout_ms = PUT_MS;
     put.term = node->membership.term;
     put.commit.record.keeper_count = 1;
     put.commit.record.keepers[0] = node->id;
     if (copy != NULL && copy->place_count == 2 && node->rate_bytes == 0) {
-        put.image.manifest = copy->places[0].base;
-        put.image.bytes = copy->places[1].base;
+        put.commit.image.manifest = copy->places[0].base;
+        put.commit.image.bytes = copy->places[1].base;
     }
     if (node->membership.is_attached) {
         operation->put.answered = node_store_put_answered;
@@ -397,7 +397,7 @@ static int node_store_fetch(struct stored *stored, const struct sl_objects_messa
     news.kind = SL_OBJECTS_NEWS;
     news.news.parent_count = SL_OBJECTS_STRIPES;
     news.news.parents[0] = news.news.parents[1] = publisher;
-    news.image = message->image;
+    news.commit.image = message->commit.image;
     if (operation->use.copy != NULL && operation->use.copy->fetch != NULL) {
         sl_objects_fetch_news(operation->use.copy->fetch, &news);
         return 0;
@@ -471,7 +471,7 @@ void sl_objects_store_receive(struct sl_objects *node, const char *address,
     } else if (is_commit && (stored == NULL || message->part >= record->part_count)) {
         err = SL_ERR_NOT_FOUND;
     } else if (message->kind == SL_OBJECTS_PUT &&
-               (is_commit || message->image.manifest == NULL || stored != NULL)) {
+               (is_commit || message->commit.image.manifest == NULL || stored != NULL)) {
         err = SL_ERR_AGAIN;
         reason = "the image did not come with it, or came before";
     } else if (stored != NULL &&

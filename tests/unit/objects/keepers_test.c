@@ -191,12 +191,12 @@ static struct sl_objects_message put_of(uint64_t version, uint64_t epoch, const 
 {
     struct sl_objects_message put = commit_of(0, "llama", version, epoch, version);
     put.kind = SL_OBJECTS_PUT;
-    put.publisher = 1;
+    put.commit.publisher = 1;
     put.timeout_ms = 1000;
     put.commit.record.origin = SL_ORIGIN_HOST;
     put.commit.record.keeper_count = 1;
     put.commit.record.keepers[0] = 9;
-    put.image.manifest = put.image.bytes = image;
+    put.commit.image.manifest = put.commit.image.bytes = image;
     return put;
 }
 
@@ -220,8 +220,8 @@ CASE(put__commits_for_the_publisher_and_sends_the_image_to_16_followers)
         const struct sl_objects_message *news = received(node);
         assert_non_null(news);
         assert_int_equal(news->kind, SL_OBJECTS_NEWS);
-        assert_true(news->image.manifest == NULL || news->image.manifest == image);
-        with += news->image.manifest != NULL;
+        assert_true(news->commit.image.manifest == NULL || news->commit.image.manifest == image);
+        with += news->commit.image.manifest != NULL;
         answer_news(node, news);
     }
     assert_int_equal(with, 16);

@@ -222,10 +222,11 @@ static void relay(uint64_t rate_bytes)
     }
     assert_true(is_stored(1));
     nodes_end(&nodes, 2);
+    start(3, false, false, 0);
     for (uint32_t i = 1; i <= 3; i++) {
-        nodes_get(nodes.node[0], "llama", i, fetched, 5000);
+        nodes_get(nodes.node[3], "llama", i, fetched, 5000);
         nodes_expect_bytes(fetched, 5000, i);
-        nodes_expect(sl_object_withdraw(nodes.node[0], "llama", i, NODES_TIMEOUT));
+        nodes_expect(sl_object_withdraw(nodes.node[3], "llama", i, NODES_TIMEOUT));
     }
     sl_subscription_close(&subscription);
 }
