@@ -199,6 +199,7 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
     struct sl_publication *publication;
     struct sl_object_extent extents[3];
     uint64_t version = 0;
+    bool is_kept = false; /* by others */
     oracle->attempted[app->options.host][publishing->name] = true;
     oracle->published[app->options.host][publishing->name] = true;
     take_memory(held, oracle->contents[publishing->content].bytes[publishing->part]);
@@ -215,8 +216,9 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
     if (err == 0) {
         err = sl_publish_bytes(publication, extents, cut(app, held, extents));
         sl_assert(err == 0);
+        is_kept = publication->keeper_count > 0;
         err = commit(app, publication, publishing->name,
-                     options.part_count == 1 && (publishing->origin != SL_ORIGIN_PS || plan->calm),
+                     options.part_count == 1 && (!is_kept || plan->calm),
                      publishing->timeout_ms, &version);
         if (err == 0 && !app->base.dying) {
             sl_sim_objects_oracle_committed(oracle, publishing->content, version);
@@ -227,7 +229,7 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
     if (err != 0 || publishing->origin != SL_ORIGIN_CALLER) {
         let_go(held);
     }
-    if (err != 0 || publishing->origin == SL_ORIGIN_PS) {
+    if (err != 0 || is_kept) {
         return err;
     }
     hold(app, held, publishing->content, publishing->part, version, true);

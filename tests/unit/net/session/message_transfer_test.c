@@ -8,6 +8,8 @@
 
 #define KIND_COUNT (SL_MESSAGE_FENCED - SL_MESSAGE_SEGMENT_GET + 1)
 
+static const uint8_t attached[SL_MESSAGE_ATTACHED_BYTES + 1];
+
 static uint32_t below(uint64_t *seed, uint32_t limit)
 {
     return (uint32_t)(sl_hash_random(seed) % limit);
@@ -83,6 +85,8 @@ static void random_message(uint64_t *seed, enum sl_message_kind kind, struct sl_
         random_message_name(seed, to->notice.name, sizeof to->notice.name);
         to->notice.byte_count = below(seed, SL_MESSAGE_NOTICE_BYTES + 1);
         memset(to->notice.bytes, below(seed, 256) & 0xff, to->notice.byte_count);
+        to->notice.attached = attached;
+        to->notice.attached_bytes = below(seed, 300);
         break;
     case SL_MESSAGE_FENCE:
         to->fence.lane = 1 + below(seed, 100);
@@ -209,5 +213,11 @@ SL_CASE(message_transfer__checks_hellos_and_fences)
     struct sl_message fence = {.kind = SL_MESSAGE_FENCE, .fence = {.lane = 0, .epoch = 1}};
     assert_int_equal(random_message_decode(&fence), SL_ERR_PROTOCOL);
     struct sl_message notice = {.kind = SL_MESSAGE_NOTICE};
+    assert_int_equal(random_message_decode(&notice), SL_ERR_PROTOCOL);
+    uint64_t seed = 1;
+    random_message(&seed, SL_MESSAGE_NOTICE, &notice);
+    notice.notice.attached_bytes = SL_MESSAGE_ATTACHED_BYTES;
+    assert_int_equal(random_message_decode(&notice), SL_OK);
+    notice.notice.attached_bytes++;
     assert_int_equal(random_message_decode(&notice), SL_ERR_PROTOCOL);
 }
