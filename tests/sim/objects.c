@@ -169,8 +169,8 @@ static void look(struct sl_sim_member *member)
     } else if (sl_sim_member_all_are_in(member, SL_SIM_OBJECTS_EMPTY) &&
                member->look_ns == SL_CLOCK_NEVER) {
         member->look_ns =
-            member->world->now_ns + (nodes->plan->keeper_count > 0 || nodes->plan->machine_nodes > 1 ? UNSEEN_NS
-                                                                                : REST_NS);
+            member->world->now_ns +
+            (nodes->plan->keeper_count > 0 || nodes->plan->machine_nodes > 1 ? UNSEEN_NS : REST_NS);
     } else if (is_due) {
         member->look_ns = SL_CLOCK_NEVER;
         for (uint32_t i = 0; i < nodes->plan->node_count; i++) {

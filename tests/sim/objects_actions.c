@@ -218,8 +218,8 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
         sl_assert(err == 0);
         is_kept = publication->keeper_count > 0;
         err = commit(app, publication, publishing->name,
-                     options.part_count == 1 && (!is_kept || plan->calm),
-                     publishing->timeout_ms, &version);
+                     options.part_count == 1 && (!is_kept || plan->calm), publishing->timeout_ms,
+                     &version);
         if (err == 0 && !app->base.dying) {
             sl_sim_objects_oracle_committed(oracle, publishing->content, version);
             record_keepers(app, publishing, publication);
@@ -242,11 +242,13 @@ static void act_publish(struct sl_sim_objects_app *app, struct sl_sim_objects_he
     struct sl_sim_objects_oracle *oracle = app->options.oracle;
     const uint32_t name = sl_sim_below(&app->base.random, plan->name_count);
     const uint32_t parts = plan->part_counts[name];
+    const uint32_t host_permille = plan->machine_nodes > 1 ? 800 : 500;
     struct publishing publishing = {
         .name = name,
         .part = app->options.host % parts,
-        .origin = plan->has_host && sl_sim_chance(&app->base.random, 500) ? SL_ORIGIN_HOST
-                                                                          : SL_ORIGIN_CALLER,
+        .origin = plan->has_host && sl_sim_chance(&app->base.random, host_permille)
+                      ? SL_ORIGIN_HOST
+                      : SL_ORIGIN_CALLER,
         .timeout_ms = sl_sim_objects_draw_timeout(app),
     };
     if (plan->keeper_count > 0 && sl_sim_chance(&app->base.random, 500)) {

@@ -7,8 +7,8 @@
 #include "tests/sim/objects_old.h"
 #include "tests/sim/random.h"
 
-#define MS      SL_CLOCK_NS_PER_MS
-#define LONG_US 20000000
+#define MS          SL_CLOCK_NS_PER_MS
+#define LONG_US     20000000
 #define SHORT_BYTES 70000
 
 static void draw_size(struct sl_sim_objects_plan *plan, uint64_t *random)
@@ -151,9 +151,9 @@ static void draw_long(struct sl_sim_objects_plan *plan, uint32_t allowed)
  * these publish what is short enough for messages. */
 static void draw_agents(struct sl_sim_objects_plan *plan)
 {
-    uint64_t random = sl_hash_key(plan->seed ^ 0x0b1ecd);
+    uint64_t random = sl_hash_key(plan->seed ^ 0x0b1ed0);
     plan->machine_nodes = plan->agent_at = 1;
-    if (sl_sim_chance(&random, 400)) {
+    if (sl_sim_chance(&random, 500)) {
         plan->machine_nodes = 2 + sl_sim_below(&random, 3);
         plan->agent_at = sl_sim_below(&random, plan->machine_nodes);
         plan->has_host = true;
@@ -192,9 +192,10 @@ void sl_sim_objects_plan_print(const struct sl_sim_objects_plan *plan)
            plan->seed, plan->node_count, plan->name_count, plan->part_counts[0],
            plan->part_counts[1], plan->part_counts[2], plan->bytes_max, plan->thread_count,
            plan->action_count, plan->think_us_max, plan->impatient_ms, plan->pool_bytes,
-           plan->keeper_count, plan->replicas, plan->old_count, plan->agent_at, plan->machine_nodes, plan->has_disks ? ", disks" : "",
-           plan->has_host ? ", origin HOST" : "", plan->impatient ? ", impatient" : "",
-           plan->removes ? ", removes" : "", plan->takes_over ? ", takes over" : "");
+           plan->keeper_count, plan->replicas, plan->old_count, plan->agent_at, plan->machine_nodes,
+           plan->has_disks ? ", disks" : "", plan->has_host ? ", origin HOST" : "",
+           plan->impatient ? ", impatient" : "", plan->removes ? ", removes" : "",
+           plan->takes_over ? ", takes over" : "");
     sl_sim_plan_print_network(&plan->network);
     if (has_disk_faults(plan)) {
         printf("disks: one of %u operations fails, one of %u is the last, full %u/1000\n",

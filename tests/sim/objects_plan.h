@@ -26,8 +26,8 @@ struct sl_sim_objects_plan {
     uint32_t replicas;
     uint32_t machine_nodes; /* so many nodes have one machine */
     uint32_t agent_at;      /* that one of each machine is its agent; machine_nodes: none is */
-    uint32_t old_count; /* versions that the directory of node 1 has before (objects_old.h) */
-    bool has_disks;     /* keepers have */
+    uint32_t old_count;     /* versions that the directory of node 1 has before (objects_old.h) */
+    bool has_disks;         /* keepers have */
     struct sl_sim_disk_plan disk; /* that of each: what befalls it */
     uint64_t gap_ns;              /* of a turn */
     bool has_host;                /* some publish with SL_ORIGIN_HOST */
