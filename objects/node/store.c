@@ -423,6 +423,10 @@ static void begin(struct stored *stored, const struct sl_objects_message *messag
         node_store_drop(
             stored, err,
             err == SL_ERR_EXISTS ? "the keeper has the part in memory of its application" : reason);
+    } else if (message->kind == SL_OBJECTS_PUT && operation->use.copy->fetch != NULL) {
+        /* Its publisher serves nothing before it sends STORE. */
+        node_store_drop(stored, SL_ERR_AGAIN,
+                        "the image is not that of the record, or the pool is full");
     } else {
         operation->use.copy->is_uncommitted = true;
     }
