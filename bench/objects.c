@@ -1,8 +1,8 @@
 /* The load `objects`: publishing and getting versions, beside hashing and READs of the same bytes;
  * versions that many processes get at the same time, each with a limited uplink, beside one
  * process, and beside all of them reading from the origin; views of many readers of an agent; and
- * short versions beside pulls of one row. Each process is forked, in each turn again: this one has
- * no thread. */
+ * short versions, of one process or between two agents, beside pulls of one row. Each process is
+ * forked, in each turn again: this one has no thread. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,19 +32,38 @@
 #define GETTERS_MAX    256
 
 #define SHORTS         200 /* short versions, or pulls of a row, of a turn */
+#define SHORTS_MAX     10000
 #define SHORT_PAUSE_NS (2 * SL_CLOCK_NS_PER_MS)
 #define SETTLE_NS      (100 * SL_CLOCK_NS_PER_MS)
 
-/* CROWD: nodes that follow. VIEWS, SHORT: the first process is the agent of the others. */
-enum kind { PUBLISH, HASH, GET, GET_UNVERIFIED, READ, FAN_OUT, STAR, CROWD, VIEWS, SHORT, PULL };
-#define KIND_CHOICES "publish|hash|get|get-unverified|read|fan-out|star|crowd|views|short|pull"
+/* CROWD: nodes that follow. VIEWS, SHORT: the first process is the agent of the others. RELAY: the
+ * origin is the agent of the last process, which publishes; the first one is that of a reader. */
+enum kind {
+    PUBLISH,
+    HASH,
+    GET,
+    GET_UNVERIFIED,
+    READ,
+    FAN_OUT,
+    STAR,
+    CROWD,
+    VIEWS,
+    SHORT,
+    RELAY,
+    PULL
+};
+#define KIND_CHOICES                                                                               \
+    "publish|hash|get|get-unverified|read|fan-out|star|crowd|views|short|relay|pull"
+#define RELAY_GETTERS 3
+
 /* Memory that the origin shares with the processes of its turn. It writes the name before it writes
  * the first byte to them, and the rest before the second byte. */
 struct board {
     char origin[SL_TRANSFER_NAME_BYTES];
-    void *base;                                         /* of its memory */
-    uint64_t open_ns;                                   /* when the version became visible */
-    uint64_t begun_ns[SHORTS + 1], seen_ns[SHORTS + 1]; /* short versions: commit, reader */
+    void *base;       /* of its memory */
+    uint64_t open_ns; /* when the version became visible */
+    /* Short versions: the begin of the publication, with RELAY of its commit; at the reader. */
+    uint64_t begun_ns[SHORTS_MAX + 1], seen_ns[SHORTS_MAX + 1];
     /* Pipes. A byte for the origin: publish; a byte for each getter: READ; look at the memory. */
     int begin[2], read[2], look[2];
 };
@@ -53,6 +72,7 @@ struct board {
 struct entry {
     enum kind kind;
     uint64_t bytes, rate; /* rate: of each process, bytes per second; 0: no limit */
+    uint64_t shorts;      /* versions of a turn */
     uint32_t getters;
     uint32_t index;          /* of the getter that is forked */
     const char *coordinator; /* PULL: of the server */
@@ -64,13 +84,10 @@ struct found {
     uint64_t begun_ns, ended_ns;
 };
 
-enum { BYTES, TIME, IMAGES, PSS, P50, QUANTITIES };
+enum { BYTES, TIME, IMAGES, PSS, P50, P99, QUANTITIES };
 static const struct sl_bench_quantity quantities[QUANTITIES] = {
-    [BYTES] = {"bytes", "B/s"},
-    [TIME] = {"time", "s"},
-    [IMAGES] = {"images from the origin", ""},
-    [PSS] = {"Pss / bytes", ""},
-    [P50] = {"p50", "us"}};
+    [BYTES] = {"bytes", "B/s"},  [TIME] = {"time", "s"}, [IMAGES] = {"images from the origin", ""},
+    [PSS] = {"Pss / bytes", ""}, [P50] = {"p50", "us"},  [P99] = {"p99", "us"}};
 
 /* ---- In processes of a turn ------------------------------------------------------------------ */
 
@@ -111,20 +128,23 @@ static struct sl_transfer *create_engine(uint64_t rate)
     return engine;
 }
 
-/* On a host of its own. agent: its name, or NULL. */
+/* On a host of its own, but for a publisher with an agent. agent: its name, or NULL. */
 static struct sl_objects *create_node(struct sl_transfer *engine, const char *catalogue,
                                       const struct entry *entry, const char *agent)
 {
     char label[32];
-    (void)snprintf(label, sizeof label, "%d", (int)getpid());
+    const bool is_relayed = entry->kind == RELAY && entry->index + 1 == RELAY_GETTERS;
+    const bool is_relay = is_relayed || (agent != NULL && strchr(agent, '+') != NULL);
+    (void)snprintf(label, sizeof label, "%d", (int)(is_relay ? getppid() : getpid()));
     /* For manifests, and for short versions that become old. */
-    const uint64_t slack = (entry->kind == SHORT ? 256 : 8) * (uint64_t)SL_OBJECTS_BLOCK_BYTES;
+    const bool is_short = entry->kind == SHORT || entry->kind == RELAY;
+    const uint64_t slack = (is_short ? 256 : 8) * (uint64_t)SL_OBJECTS_BLOCK_BYTES;
     const struct sl_objects_setup setup = {.agent = agent,
                                            .trusting = entry->kind == GET_UNVERIFIED};
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .engine = engine,
                                                .catalogue = catalogue,
-                                               .agent = "off",
+                                               .agent = is_relayed ? NULL : "off",
                                                .host = label,
                                                .pool_bytes = entry->bytes + slack,
                                                .rate_bytes = entry->rate};
@@ -136,8 +156,9 @@ static struct sl_objects *create_node(struct sl_transfer *engine, const char *ca
     return node;
 }
 
+/* commit_ns: the begin of the commit; NULL: of no interest. */
 static void publish(struct sl_objects *node, uint8_t *memory, uint64_t bytes,
-                    enum sl_object_origin origin)
+                    enum sl_object_origin origin, uint64_t *commit_ns)
 {
     const struct sl_publish_options options = {
         .struct_size = sizeof options, .name = NAME, .origin = origin};
@@ -146,6 +167,9 @@ static void publish(struct sl_objects *node, uint8_t *memory, uint64_t bytes,
     uint64_t version;
     must(sl_publish_begin(node, &options, TIMEOUT_MS, &publication), "begin");
     must(sl_publish_bytes(publication, &extent, 1), "bytes");
+    if (commit_ns != NULL) {
+        *commit_ns = sl_bench_now_ns();
+    }
     must(sl_publish_commit(publication, TIMEOUT_MS, &version), "commit");
     sl_publish_end(&publication);
 }
@@ -206,25 +230,51 @@ static uint64_t settled_bytes_sent(void)
     return bytes;
 }
 
+static void publish_shorts(const struct entry *entry, struct sl_objects *node, uint8_t *memory)
+{
+    struct board *board = entry->board;
+    for (uint64_t i = 1; i <= entry->shorts; i++) {
+        memcpy(memory, &i, sizeof i);
+        sl_bench_sleep_ns(SHORT_PAUSE_NS);
+        board->begun_ns[i] = sl_bench_now_ns();
+        publish(node, memory, entry->bytes, SL_ORIGIN_HOST,
+                entry->kind == RELAY ? &board->begun_ns[i] : NULL);
+    }
+}
+
+/* Publishes short versions at the agent that is the origin. */
+static _Noreturn void run_relayed(const struct entry *entry, int to)
+{
+    struct sl_objects *node = create_node(create_engine(0), entry->board->origin, entry, NULL);
+    struct found found = {0};
+    sl_bench_fork_tell(to, "", 1);
+    wait_for_byte(entry->board->read);
+    publish_shorts(entry, node, allocate(entry->bytes));
+    sl_bench_fork_tell(to, &found, sizeof found);
+    for (;;) {
+        (void)pause();
+    }
+}
+
 /* Hosts the catalogue, publishes when it may, and stays. */
 static _Noreturn void run_origin(const struct entry *entry, int to)
 {
     struct board *board = entry->board;
+    char agent[32];
+    (void)snprintf(agent, sizeof agent, "bench+%d", (int)getppid());
     struct sl_transfer *engine = create_engine(entry->kind == STAR ? entry->rate : 0);
-    struct sl_objects *node = create_node(engine, NULL, entry, NULL);
+    struct sl_objects *node = create_node(engine, NULL, entry, entry->kind == RELAY ? agent : NULL);
     uint8_t *memory = allocate(entry->bytes);
     (void)snprintf(board->origin, sizeof board->origin, "%s", sl_objects_address(node));
     board->base = memory;
     sl_bench_fork_tell(to, "", 1);
     wait_for_byte(board->begin);
-    for (uint64_t i = 1; entry->kind == SHORT && i <= SHORTS; i++) {
-        memcpy(memory, &i, sizeof i);
-        sl_bench_sleep_ns(SHORT_PAUSE_NS);
-        board->begun_ns[i] = sl_bench_now_ns();
-        publish(node, memory, entry->bytes, SL_ORIGIN_HOST);
-    }
-    if (entry->kind != SHORT) {
-        publish(node, memory, entry->bytes, SL_ORIGIN_CALLER);
+    if (entry->kind == RELAY) {
+        sl_bench_fork_tell(board->read[1], "", 1);
+    } else if (entry->kind == SHORT) {
+        publish_shorts(entry, node, memory);
+    } else {
+        publish(node, memory, entry->bytes, SL_ORIGIN_CALLER, NULL);
     }
     board->open_ns = sl_bench_now_ns();
     sl_bench_fork_tell(to, "", 1);
@@ -338,9 +388,10 @@ static uint64_t touch(const struct sl_object_tensor *tensor)
 }
 
 /* Polls for short versions. */
-static void poll_shorts(struct sl_subscription *subscription, struct board *board)
+static void poll_shorts(const struct entry *entry, struct sl_subscription *subscription)
 {
-    for (uint64_t seen = 0; seen < SHORTS;) {
+    struct board *board = entry->board;
+    for (uint64_t seen = 0; seen < entry->shorts;) {
         const uint64_t newest = sl_subscription_newest(subscription);
         const uint64_t now_ns = newest > seen ? sl_bench_now_ns() : 0;
         while (seen < newest) {
@@ -373,10 +424,10 @@ static _Noreturn void run_reader(const struct entry *entry, int to)
         open_view(subscription, &tensor);
         found.ended_ns = sl_bench_now_ns();
     } else if (entry->index > 0) {
-        poll_shorts(subscription, board);
+        poll_shorts(entry, subscription);
     }
     sl_bench_fork_tell(to, &found, sizeof found);
-    for (uint32_t i = 0; i < 2; i++) { /* all have a view; all have read it */
+    for (uint32_t i = 0; entry->kind != RELAY && i < 2; i++) { /* all have a view; read it */
         wait_for_byte(i == 0 ? board->read : board->look);
         const uint64_t value = i == 0 ? touch(&tensor) : shared_pss();
         sl_bench_fork_tell(to, &value, sizeof value);
@@ -432,7 +483,7 @@ static _Noreturn void run_alone(const struct entry *entry, int to)
         entry->kind == PUBLISH ? create_node(create_engine(0), NULL, entry, NULL) : NULL;
     found.begun_ns = sl_bench_now_ns();
     if (node != NULL) {
-        publish(node, memory, entry->bytes, SL_ORIGIN_CALLER);
+        publish(node, memory, entry->bytes, SL_ORIGIN_CALLER, NULL);
     }
     for (uint64_t at = 0; node == NULL && at < entry->bytes; at += SL_OBJECTS_BLOCK_BYTES) {
         const uint64_t left = entry->bytes - at;
@@ -468,9 +519,13 @@ static int start_and_hear(struct sl_bench_fork *process, const struct entry *ent
     return err != 0 ? err : sl_bench_fork_hear(process, TIMEOUT_MS, &byte, 1);
 }
 
-static void (*getter_of(enum kind kind))(const struct entry *entry, int to)
+static void (*getter_of(const struct entry *entry))(const struct entry *entry, int to)
 {
-    return kind == VIEWS || kind == SHORT ? run_reader : kind == CROWD ? run_follower : run_getter;
+    const enum kind kind = entry->kind;
+    return kind == RELAY && entry->index + 1 == RELAY_GETTERS ? run_relayed
+           : kind == VIEWS || kind == SHORT || kind == RELAY  ? run_reader
+           : kind == CROWD                                    ? run_follower
+                                                              : run_getter;
 }
 
 /* sent: by the origin, in bytes. pss: of all getters. */
@@ -480,11 +535,12 @@ static int run_group(struct entry *entry, struct sl_bench_fork *getters, struct 
     static const char bytes[GETTERS_MAX + 1];
     const bool has_agent = entry->kind == VIEWS || entry->kind == SHORT;
     struct sl_bench_fork origin;
+    entry->index = 0;
     int err = start_and_hear(&origin, entry, run_origin);
     uint32_t count = 0;
     while (err == 0 && count < entry->getters) {
         entry->index = count;
-        err = start(&getters[count++], entry, getter_of(entry->kind));
+        err = start(&getters[count++], entry, getter_of(entry));
     }
     char byte;
     for (uint32_t i = 0; err == 0 && i < count; i++) {
@@ -525,22 +581,25 @@ static bool is_group(const struct entry *entry)
            entry->kind == VIEWS;
 }
 
-static uint64_t median_of_shorts(const struct board *board)
+static void note_shorts(const struct entry *entry, double *values)
 {
-    uint64_t times[SHORTS];
-    for (uint32_t i = 1; i <= SHORTS; i++) {
+    const struct board *board = entry->board;
+    static uint64_t times[SHORTS_MAX];
+    for (uint32_t i = 1; i <= entry->shorts; i++) {
         times[i - 1] = board->seen_ns[i] - board->begun_ns[i];
     }
-    qsort(times, SHORTS, sizeof times[0], compare_times);
-    return times[SHORTS / 2];
+    qsort(times, entry->shorts, sizeof times[0], compare_times);
+    values[P50] = (double)times[entry->shorts / 2] / 1e3;
+    values[P99] = (double)times[entry->shorts * 99 / 100] / 1e3;
 }
 
 static void note(const struct entry *entry, const struct found *found, uint64_t sent, uint64_t pss,
                  double *values)
 {
-    if (entry->kind == SHORT || entry->kind == PULL) {
-        values[P50] =
-            (double)(entry->kind == PULL ? found->ended_ns : median_of_shorts(entry->board)) / 1e3;
+    if (entry->kind == SHORT || entry->kind == RELAY) {
+        note_shorts(entry, values);
+    } else if (entry->kind == PULL) {
+        values[P50] = (double)found->ended_ns / 1e3;
     } else if (is_group(entry)) {
         values[TIME] = sl_bench_seconds(found->ended_ns - entry->board->open_ns);
         values[IMAGES] = (double)sent / (double)entry->bytes;
@@ -590,11 +649,13 @@ int sl_bench_objects_run(int argc, char **argv)
     struct entry entry = {0};
     uint64_t getters = 1;
     int kind = 0;
+    entry.shorts = SHORTS;
     const struct sl_cli_option table[] = {
         sl_bench_choice("kind", &kind, KIND_CHOICES, "What is done."),
         sl_bench_number("bytes", &entry.bytes, 0, 1e11, "Of the version."),
         sl_bench_number("rate", &entry.rate, 0, 1e12, "Bytes per second of each process; 0: any."),
         sl_bench_number("getters", &getters, 1, GETTERS_MAX + 1, "Processes, the agent included."),
+        sl_bench_number("versions", &entry.shorts, 1, SHORTS_MAX, "Of --kind=short and relay."),
         sl_bench_text("coordinator", &entry.coordinator, "HOST:PORT", "Of --kind=pull."),
     };
     const int parsed =

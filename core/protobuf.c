@@ -78,7 +78,7 @@ static uint32_t item_count_of(const struct sl_protobuf_field *field, const void 
 static uint8_t *item_at(const struct sl_protobuf_field *field, const void *base, uint32_t index)
 {
     uint8_t *at = (uint8_t *)(uintptr_t)base + field->offset;
-    if (has_flag(field, SL_FIELD_OWNED)) {
+    if (has_flag(field, SL_FIELD_OWNED) || has_flag(field, SL_FIELD_VIEW)) {
         memcpy(&at, at, sizeof(void *));
     }
     return index == 0 ? at : at + (size_t)index * field->bytes;
@@ -321,6 +321,11 @@ static int store_bytes(const struct place *place, const struct sl_bytes *from, u
     const bool is_none = has_flag(field, SL_FIELD_OPTIONAL) && from->left == 0;
     if (is_data ? from->left > field->most : from->left != field->bytes && !is_none) {
         return protobuf_refuse(place, "of another length");
+    }
+    if (has_flag(field, SL_FIELD_VIEW)) {
+        memcpy((uint8_t *)place->base + field->offset, &from->next, sizeof(void *));
+        store_u32(place->base, field->count_offset, (uint32_t)from->left);
+        return 0;
     }
     at = has_flag(field, SL_FIELD_OWNED) ? protobuf_resize(place, from->left + 1) : at;
     if (at == NULL) {

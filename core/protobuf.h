@@ -38,6 +38,7 @@ enum sl_protobuf_flags {
     SL_FIELD_OPTIONAL = 4,
     SL_FIELD_REQUIRED = 8, /* refused if absent */
     SL_FIELD_ONE_OF = 16,  /* present if the type's member `chosen` has its number */
+    SL_FIELD_VIEW = 32,    /* DATA: the member is a pointer, decoded to the place in the message */
 };
 
 struct sl_protobuf_type;

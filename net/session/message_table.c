@@ -552,7 +552,8 @@ SL_PROTOBUF_TABLE(NOTICE, "notice", NULL,
     ANY(3, NAME, notice, name),
     SL_FIELD_DATA(4, sl_message_notice, bytes, byte_count, SL_MESSAGE_NOTICE_BYTES, 0),
     ANY(5, BOOL, notice, asks),
-    ANY(6, UINT, notice, answered));
+    ANY(6, UINT, notice, answered),
+    SL_FIELD_DATA(7, sl_message_notice, attached, attached_bytes, SL_MESSAGE_ATTACHED_BYTES, SL_FIELD_VIEW));
 
 SL_PROTOBUF_TABLE(NOTICE_TAKEN, "notice_taken", NULL,
     SL_FIELD_DATA(1, sl_message_notice, bytes, byte_count, SL_MESSAGE_NOTICE_BYTES, 0));

@@ -21,6 +21,7 @@
 #define SL_MESSAGE_MATRIX_BYTES   (16U << 10)
 #define SL_MESSAGE_SENDER_BYTES   256
 #define SL_MESSAGE_NOTICE_BYTES   4096 /* without NUL */
+#define SL_MESSAGE_ATTACHED_BYTES (72U << 10)
 
 enum sl_message_buffer_access { /* bits */
                                 SL_MESSAGE_BUFFER_READ = 1,
@@ -80,6 +81,9 @@ struct sl_message_notice {
     uint64_t answered; /* answers to lower sequences are not needed any more */
     uint32_t byte_count;
     uint8_t bytes[SL_MESSAGE_NOTICE_BYTES];
+    const uint8_t *attached; /* decoded: in the encoded message; NULL: none, as from older peers */
+    uint32_t attached_bytes;
+    uint8_t *memory; /* net/transfer: of that message; not encoded */
 };
 
 /* FENCE */

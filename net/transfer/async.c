@@ -21,6 +21,8 @@ struct sl_transfer_async {
     sl_transfer_arrived_fn *arrived;
     void *arrived_ctx;
     struct sl_transfer_noticed noticed;
+    uint8_t *attached; /* to the next notice: memory; NULL: nothing */
+    uint32_t attached_bytes;
     bool is_ending;
     bool ends_with_process; /* new segments do */
     void (*destroyed)(void *ctx);
@@ -221,10 +223,55 @@ void sl_transfer_async_close(struct sl_transfer_async *async, struct sl_transfer
 
 /* Notices */
 
+const uint8_t *sl_transfer_async_attached(const struct sl_transfer_async *async, uint32_t *bytes)
+{
+    *bytes = async->reader.queue.attached_bytes;
+    return async->reader.queue.attached;
+}
+
+uint8_t *sl_transfer_async_memory_get(struct sl_transfer_async *async)
+{
+    return sl_transfer_inbox_memory_get(&async->engine->ios[0].inbox, SL_MESSAGE_ATTACHED_BYTES);
+}
+
+void sl_transfer_async_memory_put(struct sl_transfer_async *async, uint8_t *memory)
+{
+    sl_transfer_inbox_memory_put(&async->engine->ios[0].inbox, memory);
+}
+
+void sl_transfer_async_attach(struct sl_transfer_async *async, uint8_t *bytes, uint32_t count)
+{
+    sl_assert(async->attached == NULL);
+    sl_assert(count <= SL_MESSAGE_ATTACHED_BYTES);
+    async->attached = bytes;
+    async->attached_bytes = count;
+}
+
+static int async_prepare(struct sl_transfer_async *async, struct sl_transfer_segment *segment,
+                         const struct sl_transfer_notice *notice, uint32_t timeout_ms,
+                         struct sl_transfer_sending **out)
+{
+    const int err = sl_transfer_notice_prepare(segment, notice, timeout_ms, out);
+    if (err != 0) {
+        sl_transfer_async_memory_put(async, async->attached);
+    } else if (async->attached != NULL) {
+        (*out)->message.notice.attached = (*out)->attached = async->attached;
+        (*out)->message.notice.attached_bytes = async->attached_bytes;
+    }
+    async->attached = NULL;
+    return err;
+}
+
+static void sending_free(struct sl_transfer_sending *sending)
+{
+    sl_transfer_async_memory_put(sending->call.async, sending->attached);
+    free(sending);
+}
+
 static void async_sent(struct sl_transfer_call *call)
 {
     call->done(call->ctx, call->err, call->text);
-    free(SL_CONTAINER_OF(call, struct sl_transfer_sending, call));
+    sending_free(SL_CONTAINER_OF(call, struct sl_transfer_sending, call));
 }
 
 int sl_transfer_async_send(struct sl_transfer_async *async, struct sl_transfer_segment *segment,
@@ -232,7 +279,7 @@ int sl_transfer_async_send(struct sl_transfer_async *async, struct sl_transfer_s
                            sl_transfer_done_fn *done, void *ctx)
 {
     struct sl_transfer_sending *sending;
-    const int err = sl_transfer_notice_prepare(segment, notice, timeout_ms, &sending);
+    const int err = async_prepare(async, segment, notice, timeout_ms, &sending);
     if (err != 0) {
         return err;
     }
@@ -258,7 +305,7 @@ static void asking_ended(struct sl_transfer_sending *sending)
         (void)snprintf(call->text, sizeof call->text, "the peer is older, and does not answer");
     }
     sending->answered(call->ctx, call->err, call->text, answer->bytes, answer->byte_count);
-    free(sending);
+    sending_free(sending);
 }
 
 static void async_answered(struct sl_transfer_call *call)
@@ -276,7 +323,7 @@ int sl_transfer_async_ask(struct sl_transfer_async *async, struct sl_transfer_se
                           sl_transfer_answered_fn *answered, void *ctx,
                           struct sl_transfer_sending **out)
 {
-    const int err = sl_transfer_notice_prepare(segment, notice, timeout_ms, out);
+    const int err = async_prepare(async, segment, notice, timeout_ms, out);
     if (err != 0) {
         return err;
     }

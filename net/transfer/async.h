@@ -25,6 +25,9 @@ typedef void sl_transfer_done_fn(void *ctx, int err, const char *reason);
 typedef void sl_transfer_arrived_fn(void *ctx, const struct sl_transfer_noticed *noticed,
                                     struct sl_transfer_asked *asked);
 
+/* What is attached to the notice, during `arrived`; NULL: nothing. */
+const uint8_t *sl_transfer_async_attached(const struct sl_transfer_async *async, uint32_t *bytes);
+
 /* Answers a notice with up to SL_TRANSFER_NOTICE_BYTES bytes, once, in any turn, but before
  * destroy. bytes NULL: there is no answer, and the sender gets CLOSED. */
 void sl_transfer_async_answer(struct sl_transfer_asked *asked, const void *bytes, uint32_t count);
@@ -79,6 +82,14 @@ void sl_transfer_async_watch(struct sl_transfer_async *async, struct sl_transfer
  * progress. done(ctx, 0, ...) runs when it is closed; NULL: not wanted. Nulls *segment. */
 void sl_transfer_async_close(struct sl_transfer_async *async, struct sl_transfer_segment **segment,
                              sl_transfer_done_fn *done, void *ctx);
+
+/* Memory for SL_MESSAGE_ATTACHED_BYTES; NULL: none. It is put, or attached. */
+uint8_t *sl_transfer_async_memory_get(struct sl_transfer_async *async);
+void sl_transfer_async_memory_put(struct sl_transfer_async *async, uint8_t *memory);
+
+/* The next notice carries the first `count` bytes, and takes over the memory, also if it fails. An
+ * older peer, and one that has much to do, gets the notice without. */
+void sl_transfer_async_attach(struct sl_transfer_async *async, uint8_t *bytes, uint32_t count);
 
 /* As sl_transfer_notice_send. */
 int sl_transfer_async_send(struct sl_transfer_async *async, struct sl_transfer_segment *segment,

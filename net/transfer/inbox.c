@@ -10,15 +10,19 @@
 
 /* A sender is forgotten this long after its last notice: then it has given up sending that one
  * again. */
-#define REMEMBER_NS (SL_TRANSFER_TIMEOUT_MS_MAX * SL_CLOCK_NS_PER_MS)
-#define SENDERS_MAX SL_LIMIT_TRANSFER_SEGMENTS
+#define REMEMBER_NS  (SL_TRANSFER_TIMEOUT_MS_MAX * SL_CLOCK_NS_PER_MS)
+#define SENDERS_MAX  SL_LIMIT_TRANSFER_SEGMENTS
+#define MEMORY_BYTES (SL_MESSAGE_ATTACHED_BYTES + 2 * SL_MESSAGE_NOTICE_BYTES) /* of a notice */
+#define ATTACHED_MAX 64 /* notices of a queue: behind so many, what is attached is dropped */
 
 struct notice {
     struct sl_list_link link;
     char sender[SL_TRANSFER_NAME_BYTES];
     char name[SL_TRANSFER_NOTICE_NAME_BYTES];
     struct sl_transfer_asked *asked; /* NULL: it does not ask */
-    uint32_t bytes;
+    const uint8_t *attached;         /* NULL: nothing */
+    uint32_t attached_bytes, bytes;
+    uint8_t *memory; /* of `attached`; NULL: none */
     uint8_t text[];
 };
 
@@ -70,6 +74,24 @@ static void sender_set_answered(struct sl_transfer_sender *sender, uint64_t answ
     }
 }
 
+/* Memory */
+
+uint8_t *sl_transfer_inbox_memory_get(struct sl_transfer_inbox *inbox, uint32_t bytes)
+{
+    return bytes > MEMORY_BYTES     ? malloc(bytes)
+           : inbox->spare_count > 0 ? inbox->spares[--inbox->spare_count]
+                                    : malloc(MEMORY_BYTES);
+}
+
+void sl_transfer_inbox_memory_put(struct sl_transfer_inbox *inbox, uint8_t *memory)
+{
+    if (memory != NULL && inbox->spare_count < SL_TRANSFER_INBOX_SPARES) {
+        inbox->spares[inbox->spare_count++] = memory;
+    } else {
+        free(memory);
+    }
+}
+
 /* Queues */
 
 static void queue_fini(struct sl_transfer_inbox_queue *queue)
@@ -80,8 +102,11 @@ static void queue_fini(struct sl_transfer_inbox_queue *queue)
         if (notice->asked != NULL) {
             notice->asked->answer(notice->asked, NULL, 0);
         }
+        sl_transfer_inbox_memory_put(queue->inbox, notice->memory);
         free(notice);
     }
+    sl_transfer_inbox_memory_put(queue->inbox, queue->memory);
+    queue->memory = NULL;
     queue->count = 0;
 }
 
@@ -106,6 +131,10 @@ static bool queue_take(struct sl_transfer_inbox_queue *queue, struct sl_transfer
     out->text[notice->bytes] = '\0';
     out->bytes = notice->bytes;
     *asked = notice->asked;
+    sl_transfer_inbox_memory_put(queue->inbox, queue->memory);
+    queue->attached = notice->attached;
+    queue->attached_bytes = notice->attached_bytes;
+    queue->memory = notice->memory;
     free(notice);
     return true;
 }
@@ -113,6 +142,7 @@ static bool queue_take(struct sl_transfer_inbox_queue *queue, struct sl_transfer
 void sl_transfer_inbox_init(struct sl_transfer_inbox *inbox)
 {
     sl_list_init(&inbox->application.notices);
+    inbox->application.inbox = inbox;
     sl_list_init(&inbox->takers);
     sl_list_init(&inbox->readers);
     sl_list_init(&inbox->senders);
@@ -127,6 +157,9 @@ void sl_transfer_inbox_fini(struct sl_transfer_inbox *inbox)
     queue_fini(&inbox->application);
     while ((link = sl_list_pop(&inbox->senders)) != NULL) {
         sender_free(SL_CONTAINER_OF(link, struct sl_transfer_sender, link));
+    }
+    while (inbox->spare_count > 0) {
+        free(inbox->spares[--inbox->spare_count]);
     }
 }
 
@@ -158,6 +191,7 @@ int sl_transfer_inbox_open(struct sl_transfer_inbox *inbox, struct sl_transfer_i
         return SL_ERR_EXISTS;
     }
     sl_list_init(&reader->queue.notices);
+    reader->queue.inbox = inbox;
     sl_list_append(&inbox->readers, &reader->link);
     SL_LIST_FOREACH (link, &inbox->application.notices) {
         struct notice *notice = SL_CONTAINER_OF(link, struct notice, link);
@@ -333,7 +367,7 @@ static struct sl_transfer_asked *asked_create(struct sl_transfer_io *io,
 }
 
 int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
-                          const struct sl_message_notice *notice, struct sl_transfer_asked **asked,
+                          struct sl_message_notice *notice, struct sl_transfer_asked **asked,
                           struct sl_reason *reason)
 {
     struct sl_transfer_inbox *inbox = &io->inbox;
@@ -366,6 +400,12 @@ int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
     if (made == NULL || (notice->asks && *asked == NULL)) {
         free(made);
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for a notice");
+    }
+    if (reader != NULL && queue->count < ATTACHED_MAX) {
+        made->attached = notice->attached;
+        made->attached_bytes = notice->attached_bytes;
+        made->memory = notice->memory;
+        notice->memory = NULL;
     }
     sender->sequence = notice->sequence;
     sender_set_answered(sender, notice->answered);

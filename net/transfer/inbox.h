@@ -56,19 +56,26 @@ int sl_transfer_inbox_open(struct sl_transfer_inbox *inbox,
 /* Drops what was not taken, and answers it with an error. No effect on one that is not open. */
 void sl_transfer_inbox_close(struct sl_transfer_inbox_reader *reader);
 
-/* Takes the oldest notice, which has to be answered if *asked is not NULL. False: there is none. */
+/* Takes the oldest notice, which has to be answered if *asked is not NULL. What is attached to it
+ * is the queue's until the next call. False: there is none. */
 bool sl_transfer_inbox_next(struct sl_transfer_inbox_reader *reader,
                             struct sl_transfer_noticed *out, struct sl_transfer_asked **asked);
+
+/* Memory for what is attached to a notice. Some is kept for the next one: the system takes longer
+ * to map 72 KiB than a notice is on its way. NULL: no memory; NULL may be put. */
+uint8_t *sl_transfer_inbox_memory_get(struct sl_transfer_inbox *inbox, uint32_t bytes);
+void sl_transfer_inbox_memory_put(struct sl_transfer_inbox *inbox, uint8_t *memory);
 
 void sl_transfer_inbox_init(struct sl_transfer_inbox *inbox);
 void sl_transfer_inbox_fini(struct sl_transfer_inbox *inbox);
 
-/* Queues a notice of the client, unless it was queued before. *asked: NULL, unless it asks; if it
- * was queued before, as it was left then, with its answer if it has one. Errors: AGAIN: the inbox
- * is full, or it asks and has no reader; NO_MEMORY; VERSION: the reader's name has another version;
- * CLOSED: it asks, and its answer is not kept any more. */
+/* Queues a notice of the client, unless it was queued before. A reader's takes over what is
+ * attached to it, and few wait with that. *asked: NULL, unless it asks; if it was queued before, as
+ * it was left then, with its answer if it has one. Errors: AGAIN: the inbox is full, or it asks and
+ * has no reader; NO_MEMORY; VERSION: the reader's name has another version; CLOSED: it asks, and
+ * its answer is not kept any more. */
 int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
-                          const struct sl_message_notice *notice, struct sl_transfer_asked **asked,
+                          struct sl_message_notice *notice, struct sl_transfer_asked **asked,
                           struct sl_reason *reason);
 
 /* It was answered: keeps the answer, or frees it if nobody needs it. bytes NULL: with an error,

@@ -18,10 +18,16 @@ struct sl_transfer_work {
     bool (*run)(struct sl_transfer_work *work);
 };
 
+#define SL_TRANSFER_INBOX_SPARES 4
+
 /* Notices that were not taken yet, oldest first. */
 struct sl_transfer_inbox_queue {
     struct sl_list notices;
     uint32_t count;
+    struct sl_transfer_inbox *inbox;
+    const uint8_t *attached; /* to the notice that was taken last; NULL: nothing */
+    uint32_t attached_bytes;
+    uint8_t *memory; /* of that; NULL: none */
 };
 
 /* inbox.h: notices of peers. */
@@ -31,6 +37,8 @@ struct sl_transfer_inbox {
     struct sl_list readers; /* inbox.h */
     struct sl_list senders; /* what is known of them */
     uint32_t sender_count;
+    uint8_t *spares[SL_TRANSFER_INBOX_SPARES]; /* memory to use again */
+    uint32_t spare_count;
 };
 
 struct sl_transfer_io {

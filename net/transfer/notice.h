@@ -20,6 +20,7 @@ struct sl_transfer_sending {
     uint32_t calls_left; /* of both */
     bool is_cancelled;   /* at home */
     void (*answered)(void *ctx, int err, const char *reason, const void *bytes, uint32_t count);
+    uint8_t *attached;         /* async.c: to the notice; owned */
     struct sl_message message; /* once there is an answer to one that asks: its bytes */
 };
 

@@ -413,7 +413,7 @@ static void answer_notice(struct sl_transfer_asked *asked, const void *bytes, ui
     sl_transfer_inbox_keep(asked, bytes, count);
 }
 
-static void take_notice(struct guest *guest, const struct sl_message *message)
+static void take_notice(struct guest *guest, struct sl_message *message)
 {
     const struct sl_message taken = {.kind = SL_MESSAGE_NOTICE_TAKEN, .id = message->id};
     struct sl_transfer_asked *asked;
@@ -435,7 +435,7 @@ static void take_notice(struct guest *guest, const struct sl_message *message)
     }
 }
 
-static void take_control(struct guest *guest, const struct sl_message *message)
+static void take_control(struct guest *guest, struct sl_message *message)
 {
     switch (message->kind) {
     case SL_MESSAGE_SEGMENT_GET:
@@ -458,7 +458,7 @@ static void take_control(struct guest *guest, const struct sl_message *message)
     }
 }
 
-static void take_message(struct guest *guest, const struct sl_message *message)
+static void take_message(struct guest *guest, struct sl_message *message)
 {
     switch (guest->state) {
     case GUEST_ACCEPTED:
@@ -482,15 +482,29 @@ static void received_control(struct guest *guest, const struct sl_transport_mess
 {
     struct sl_message message;
     const int err = sl_message_decode(frame->payload, frame->header.payload_bytes, &message);
-    sl_transport_release(guest->conn, frame);
-    free(guest->control_memory);
+    struct sl_transfer_inbox *inbox = &guest->io->inbox;
+    uint8_t *memory = guest->control_memory;
+    struct sl_message_notice *notice =
+        err == 0 && message.kind == SL_MESSAGE_NOTICE ? &message.notice : NULL;
     guest->control_memory = NULL;
-    if (err != 0) {
-        transfer_target_drop(guest, "it sent a control message that is malformed");
-        return;
+    if (notice != NULL && notice->attached != NULL && memory == NULL) { /* it is short */
+        memory = sl_transfer_inbox_memory_get(inbox, notice->attached_bytes);
+        notice->attached =
+            memory == NULL ? NULL : memcpy(memory, notice->attached, notice->attached_bytes);
     }
-    take_message(guest, &message);
-    sl_message_fini(&message);
+    sl_transport_release(guest->conn, frame);
+    if (notice != NULL) {
+        notice->memory = memory;
+    }
+    if (err == 0) {
+        take_message(guest, &message);
+    } else {
+        transfer_target_drop(guest, "it sent a control message that is malformed");
+    }
+    sl_transfer_inbox_memory_put(inbox, notice != NULL ? notice->memory : memory);
+    if (err == 0) {
+        sl_message_fini(&message);
+    }
 }
 
 static void received_data(struct guest *guest, const struct sl_transport_message *frame)
@@ -537,8 +551,9 @@ static void *transfer_target_on_sink(void *ctx, struct sl_conn *conn, const stru
     if (guest->state == GUEST_LANE && header->type == SL_FRAME_DATA) {
         memory = sl_rma_target_sink(guest->lane, header);
     } else if (guest->state == GUEST_CONTROL && header->type == SL_FRAME_CONTROL) {
-        free(guest->control_memory);
-        memory = guest->control_memory = malloc(header->payload_bytes);
+        sl_transfer_inbox_memory_put(&guest->io->inbox, guest->control_memory);
+        memory = guest->control_memory =
+            sl_transfer_inbox_memory_get(&guest->io->inbox, header->payload_bytes);
     }
     if (memory == NULL) {
         transfer_target_drop(guest, "it sent a long frame that was not announced");
@@ -626,7 +641,7 @@ static void transfer_target_on_closed(void *ctx, struct sl_conn *conn, int err)
     sl_reactor_disarm(io->reactor, &guest->timer);
     sl_list_remove(&guest->link);
     sl_list_remove(&guest->work.link);
-    free(guest->control_memory);
+    sl_transfer_inbox_memory_put(&io->inbox, guest->control_memory);
     free(guest->lane);
     free(guest);
 }

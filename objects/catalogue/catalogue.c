@@ -16,6 +16,8 @@
 /* ALIVEs without a report, besides a lease: they may be read in one go, by a process that stood. */
 #define REPORTS_MISSED 2
 #define AWAITED_MS     300000 /* for the first reports of nodes, at most */
+/* Followers that are sent the image of a PUT. More of them fetch it, as that of any version. */
+#define IMAGES_MAX     16
 
 int sl_objects_catalogue_create(const struct sl_objects_catalogue_options *options, uint64_t now_ms,
                                 struct sl_objects_catalogue **out)
@@ -338,6 +340,8 @@ static int check_publisher(const struct request *request, struct sl_catalogue_ob
     struct sl_objects_catalogue *catalogue = request->catalogue;
     const struct sl_objects_message *message = request->message;
     const uint64_t epoch = message->commit.record.epoch;
+    const uint64_t publisher =
+        message->kind == SL_OBJECTS_PUT ? message->commit.publisher : request->node->key.number;
     if (epoch > NUMBER_MAX) {
         return REFUSE(SL_ERR_INVALID, "no catalogue began epoch %" PRIu64, epoch);
     }
@@ -348,12 +352,12 @@ static int check_publisher(const struct request *request, struct sl_catalogue_ob
             return err;
         }
     }
-    const uint64_t other = other_publisher(object, request, request->node->key.number);
+    const uint64_t other = other_publisher(object, request, publisher);
     if (epoch < object->epoch || other != 0 || message->part_count != object->publisher_count) {
         return REFUSE(SL_ERR_CLOSED, "%s has taken over %s", catalogue_address_of(catalogue, other),
                       object->name);
     }
-    object->publishers[message->part] = request->node->key.number;
+    object->publishers[message->part] = publisher;
     return 0;
 }
 
@@ -441,7 +445,10 @@ static int catalogue_commit(const struct request *request)
     if (err != 0) {
         return err;
     }
+    catalogue->put = message->commit.image.manifest != NULL ? message : NULL;
+    catalogue->put_left = IMAGES_MAX;
     sl_catalogue_publish(catalogue, version, catalogue->options.unix_ms(catalogue->options.ctx));
+    catalogue->put = NULL;
     sl_catalogue_retire_old(catalogue, version);
     sl_catalogue_record_fill(version, request->out);
     return 0;
@@ -681,6 +688,7 @@ static handler_fn *const HANDLERS[SL_OBJECTS_KINDS] = {
     [SL_OBJECTS_USE] = catalogue_use,
     [SL_OBJECTS_FOLLOWERS] = followers,
     [SL_OBJECTS_BATCH] = batch,
+    [SL_OBJECTS_PUT] = catalogue_commit,
 };
 
 /* Finds, or with ATTACH adds, the sender. Its lease begins again. */

@@ -130,6 +130,11 @@ static void news_next(struct sl_objects_catalogue *catalogue, struct sl_catalogu
     }
     struct sl_objects_message message = {.kind = SL_OBJECTS_NEWS};
     sl_catalogue_news_fill(catalogue, copy, NULL, 0, &message);
+    if (catalogue->put != NULL && catalogue->put_left > 0 && !copy->is_complete &&
+        sl_hash_128_equal(copy->part->info.digest, catalogue->put->commit.record.parts[0].digest)) {
+        message.commit.image = catalogue->put->commit.image;
+        catalogue->put_left--;
+    }
     catalogue->request += catalogue->request == UINT32_MAX ? 2 : 1;
     message.request = node->told_request = catalogue->request;
     node->told = copy;

@@ -122,9 +122,11 @@ struct sl_objects_catalogue {
     struct sl_list by_touch;  /* versions that miss parts, or copies */
     struct sl_list replans;   /* parts */
     uint32_t copy_count, part_count;
-    uint32_t awaited_count; /* nodes */
-    uint64_t swept_ms;      /* when names without versions were forgotten */
-    uint64_t promised;      /* the highest number that was, with SL_ORIGIN_PS */
+    uint32_t awaited_count;               /* nodes */
+    uint64_t swept_ms;                    /* when names without versions were forgotten */
+    uint64_t promised;                    /* the highest number that was, with SL_ORIGIN_PS */
+    const struct sl_objects_message *put; /* while its version is announced; NULL: none */
+    uint32_t put_left;                    /* NEWS that may carry its image */
     /* Parts that this catalogue has removed, and those that it has logged as conflicts. */
     struct sl_objects_tombstones removed, conflicts;
     /* Memory of a plan */

@@ -88,6 +88,9 @@ SL_FIELDS_TABLE(FOLLOWERS, M_NAME, ANY(message, followers.after));
 SL_FIELDS_TABLE(FOLLOWING, ITEMS(message, followers.nodes, followers.count, 0,
                                  SL_OBJECTS_FOLLOWERS_MAX, FOLLOWER));
 SL_FIELDS_TABLE(STORE, M_PART, M_PART_COUNT, INT(message, timeout_ms, 1, UINT32_MAX), M_RECORD(1));
+SL_FIELDS_TABLE(PUT, M_PART, M_PART_COUNT, INT(message, timeout_ms, 1, UINT32_MAX),
+                ANY(message, commit.publisher), M_RECORD(1));
+SL_FIELDS_TABLE(PUT_DONE, M_RECORD(0));
 SL_FIELDS_TABLE(OF_BYTES, M_NAME, M_VERSION, M_PART, ANY(message, digest.low),
                 ANY(message, digest.high));
 SL_FIELDS_TABLE(HAVE, M_NAME, M_VERSION, M_PART, ANY(message, have.rate),
@@ -130,6 +133,7 @@ static const struct kind {
     [SL_OBJECTS_USE] = {"USE", OF_NAME, NULL},
     [SL_OBJECTS_FOLLOWERS] = {"FOLLOWERS", FOLLOWERS, FOLLOWING},
     [SL_OBJECTS_BATCH] = {"BATCH", BATCH, NOTHING},
+    [SL_OBJECTS_PUT] = {"PUT", PUT, PUT_DONE},
     [SL_OBJECTS_STORE] = {"STORE", STORE, NOTHING},
     [SL_OBJECTS_WANT] = {"WANT", OF_BYTES, HAVE},
     [SL_OBJECTS_DONE] = {"DONE", OF_PART, NULL},
@@ -242,6 +246,19 @@ int sl_objects_message_decode(const void *bytes, uint32_t byte_count,
     return cursor.left == 0 ? 0
                             : sl_reason_fail(reason, SL_ERR_PROTOCOL, "%s: %zu bytes too many",
                                              sl_objects_message_name(out->kind), cursor.left);
+}
+
+uint32_t sl_objects_message_image_bytes(const struct sl_objects_message *message)
+{
+    const struct sl_objects_record *record = &message->commit.record;
+    const struct sl_objects_part *part = &record->parts[0];
+    const bool is_whole = message->commit.record_count == 1 && record->part_count == 1 &&
+                          message->part == 0 && message->part_count <= 1;
+    return (message->kind == SL_OBJECTS_PUT || message->kind == SL_OBJECTS_NEWS) && is_whole &&
+                   part->bytes > 0 && part->manifest_bytes < SL_OBJECTS_IMAGE_BYTES &&
+                   part->bytes <= SL_OBJECTS_IMAGE_BYTES - part->manifest_bytes
+               ? part->manifest_bytes + (uint32_t)part->bytes
+               : 0;
 }
 
 /* Batches */

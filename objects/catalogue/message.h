@@ -26,6 +26,8 @@
 #define SL_OBJECTS_BATCH_BYTES        4064 /* all of a notice but the header */
 #define SL_OBJECTS_BATCH_ROOM         700  /* for a HOLD of one part */
 #define SL_OBJECTS_SPREAD_MS_MAX      60000
+/* Of a version's manifest and image, to travel with a message. */
+#define SL_OBJECTS_IMAGE_BYTES        (72U << 10)
 /* Items of lists. */
 #define SL_OBJECTS_KEEPERS_MAX        16 /* of a version */
 #define SL_OBJECTS_RANGES_MAX         128
@@ -52,6 +54,7 @@ enum sl_objects_kind {
     SL_OBJECTS_USE = 15,    /* node to catalogue: the version of a name that its readers use */
     SL_OBJECTS_FOLLOWERS = 16,
     SL_OBJECTS_BATCH = 17, /* node to catalogue: several HOLD and USE */
+    SL_OBJECTS_PUT = 18,   /* publisher to agent: STORE, and COMMIT; then agent to catalogue */
     SL_OBJECTS_STORE = 20, /* publisher to keeper or agent */
     SL_OBJECTS_WANT = 21,  /* child to parent */
     SL_OBJECTS_DONE = 22,
@@ -163,7 +166,13 @@ struct sl_objects_message {
     struct {
         uint32_t record_count; /* 0 or 1 */
         struct sl_objects_record record;
-        uint32_t blocks; /* HOLD: verified blocks of the stored part */
+        uint32_t blocks;    /* HOLD: verified blocks of the stored part */
+        uint64_t publisher; /* PUT to the catalogue: that has sent it to the agent; else 0 */
+        /* PUT, NEWS: of the part, both as long as its record says. They are attached to the
+         * notice, and not encoded. `manifest` NULL: they are not here. */
+        struct {
+            const uint8_t *manifest, *bytes;
+        } image;
     } commit;
     struct {
         uint64_t age_ms;       /* time since the commit, on the catalogue's clock */
@@ -178,7 +187,7 @@ struct sl_objects_message {
         struct sl_objects_peer peers[SL_OBJECTS_KEEPERS_MAX];
     } keepers;
 
-    uint32_t timeout_ms; /* STORE, TABLES: until the publisher gives up */
+    uint32_t timeout_ms; /* STORE, PUT, TABLES: until the publisher gives up */
     struct {
         uint32_t iterations;          /* that the rows have; the answer: that the server has */
         uint32_t shards, shard_count; /* the answer: that the server has, of all of the job */
@@ -219,6 +228,9 @@ uint32_t sl_objects_message_encode(const struct sl_objects_message *message, voi
  * a request where the kind has no answer. */
 int sl_objects_message_decode(const void *bytes, uint32_t byte_count,
                               struct sl_objects_message *out, struct sl_reason *reason);
+
+/* Bytes of manifest and image; 0: they do not travel with this message. */
+uint32_t sl_objects_message_image_bytes(const struct sl_objects_message *message);
 
 /* Appends a message without answer to a batch, whose `batch` is `text`. False: it has no room. */
 bool sl_objects_message_batch(struct sl_objects_message *batch,

@@ -1,6 +1,7 @@
 #include "objects/node/cache.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "core/assert.h"
 #include "core/log.h"
@@ -64,6 +65,39 @@ static void cache_fetch_over(struct sl_objects *node, struct sl_objects_copy *co
         end_use(node, use, err, reason);
     }
     sl_objects_pool_unpin(&node->pool, pooled);
+}
+
+/* Manifest and image, of a block each, came with the message. What is wrong of them is fetched. */
+static void fill(struct sl_objects *node, struct sl_objects_copy *copy,
+                 const struct sl_objects_message *news)
+{
+    const struct sl_objects_part *part = &news->commit.record.parts[0];
+    struct sl_objects_manifest *manifest = &copy->manifest;
+    struct sl_reason reason;
+    if (news->commit.image.manifest == NULL || copy->verified.range_count > 0 ||
+        part->bytes != copy->info.bytes || part->manifest_bytes != copy->info.manifest_bytes ||
+        !sl_hash_128_equal(sl_hash_bytes_128(news->commit.image.manifest, part->manifest_bytes),
+                           copy->info.digest)) {
+        return;
+    }
+    if (sl_objects_manifest_decode(manifest, news->commit.image.manifest, part->manifest_bytes,
+                                   &reason) != 0 ||
+        manifest->image_bytes != part->bytes ||
+        !sl_objects_manifest_verify(manifest, 0, news->commit.image.bytes) ||
+        sl_objects_copy_reserve(node, copy, &reason) != 0) {
+        sl_objects_manifest_fini(manifest);
+        return;
+    }
+    memcpy(copy->places[0].base, news->commit.image.manifest, part->manifest_bytes);
+    if (!copy->pooled->blocks[1].is_verified) { /* else an older version has the same slot */
+        memcpy(copy->places[1].base, news->commit.image.bytes, part->bytes);
+    }
+    sl_objects_pool_set_verified(copy->pooled, 0);
+    sl_objects_pool_set_verified(copy->pooled, 1);
+    if (sl_objects_copy_add_first(copy, 1) == 0 && news->commit.record.time_ms != 0) {
+        sl_objects_report(node, copy);
+    }
+    sl_objects_serve_grown(node);
 }
 
 /* The fetch pins the copy, too: READs may be in flight after the last put. */
@@ -157,6 +191,9 @@ static int get(struct sl_objects *node, struct sl_objects_cache_use *use,
     use->has_ended = false;
     sl_list_append(&copy->cache.uses, &use->link);
     copy->cache.use_count++;
+    if (copy->fetch == NULL) {
+        fill(node, copy, news);
+    }
     if (copy->fetch != NULL) {
         sl_objects_fetch_prolong(copy->fetch, deadline_ns);
     } else if (!is_complete(copy)) {

@@ -90,6 +90,10 @@ static void follow_fetch(struct sl_objects_follow *follow, const struct sl_objec
     }
     follow->fetching->ctx = follow;
     follow->fetching->ended = fetched;
+    if (news->commit.image.manifest != NULL &&
+        sl_objects_pin_verified(follow->fetching) == news->commit.record.parts[0].bytes) {
+        sl_objects_follow_completed(follow, follow->fetching->version); /* `ended` runs later */
+    }
 }
 
 static void follow_found(struct sl_objects_ask *ask, const struct sl_objects_message *answer,

@@ -56,7 +56,9 @@ struct sl_objects_link_send {
     sl_transfer_done_fn *sent;
     void *ctx;
     uint32_t timeout_ms;
-    int err; /* it was refused */
+    int err;        /* it was refused */
+    uint8_t *image; /* manifest and image of the message; NULL: none */
+    uint32_t image_bytes;
     struct { /* to this node */
         bool is_delivered;
         struct sl_transfer_asked asked;
@@ -171,6 +173,10 @@ static int transmit(struct sl_objects_link_send *send)
 {
     struct sl_objects_link_peer *peer = send->peer;
     struct sl_transfer_async *async = peer->owner->async;
+    if (send->image != NULL) {
+        sl_transfer_async_attach(async, send->image, send->image_bytes);
+        send->image = NULL;
+    }
     const struct sl_transfer_notice notice = {
         .name = NOTICE_NAME, .text = send->text, .bytes = send->bytes};
     const int err =
@@ -202,7 +208,8 @@ static void link_answer_here(struct sl_transfer_asked *asked, const void *bytes,
 }
 
 static void link_take(struct sl_objects_link *self, const char *sender, const void *text,
-                      uint32_t bytes, struct sl_transfer_asked *asked);
+                      uint32_t bytes, const uint8_t *image, uint32_t image_bytes,
+                      struct sl_transfer_asked *asked);
 
 static void deliver_here(struct sl_objects_link_send *send)
 {
@@ -216,7 +223,8 @@ static void deliver_here(struct sl_objects_link_send *send)
     send->here.is_delivered = true;
     send->here.asked.answer = link_answer_here;
     send->peer->pins++;
-    link_take(self, self->name, send->text, send->bytes, asks ? &send->here.asked : NULL);
+    link_take(self, self->name, send->text, send->bytes, send->image, send->image_bytes,
+              asks ? &send->here.asked : NULL);
     if (!asks) {
         sent(send, 0, "");
     }
@@ -261,6 +269,7 @@ static void link_detach(struct sl_objects_request *request)
     if (waits) { /* need not be sent any more */
         send->peer->owner->send_count--;
         sl_list_remove(&send->link);
+        sl_transfer_async_memory_put(send->peer->owner->async, send->image);
         free(send);
     } else if (send != NULL) {
         send->request = NULL;
@@ -306,6 +315,7 @@ static void end_send(struct sl_objects_link_send *send, int err, const char *rea
     } else if (send->sent != NULL) {
         send->sent(send->ctx, err, reason);
     }
+    sl_transfer_async_memory_put(send->peer->owner->async, send->image);
     free(send->here.answer);
     free(send);
 }
@@ -474,6 +484,15 @@ static struct sl_objects_link_send *send_create(struct sl_objects_link *self, co
     made->timeout_ms = timeout_ms;
     made->bytes = bytes;
     memcpy(made->text, text, bytes);
+    made->image_bytes =
+        message->commit.image.manifest != NULL ? sl_objects_message_image_bytes(message) : 0;
+    made->image = made->image_bytes > 0 ? sl_transfer_async_memory_get(self->async) : NULL;
+    if (made->image != NULL) { /* else the receiver does without it */
+        const uint32_t manifest_bytes = message->commit.record.parts[0].manifest_bytes;
+        memcpy(made->image, message->commit.image.manifest, manifest_bytes);
+        memcpy(made->image + manifest_bytes, message->commit.image.bytes,
+               made->image_bytes - manifest_bytes);
+    }
     made->err = self->send_count >= SL_LIMIT_OBJECTS_SENDS ? SL_ERR_AGAIN : 0;
     self->send_count++;
     const bool waits = made->err != 0 || peer->segment == NULL || !sl_list_empty(&peer->waiting);
@@ -637,7 +656,8 @@ void sl_objects_link_peer_put(struct sl_objects_link *self, struct sl_objects_pe
 /* Receiving */
 
 static void link_take(struct sl_objects_link *self, const char *sender, const void *text,
-                      uint32_t bytes, struct sl_transfer_asked *asked)
+                      uint32_t bytes, const uint8_t *image, uint32_t image_bytes,
+                      struct sl_transfer_asked *asked)
 {
     struct sl_objects_message message;
     struct sl_reason reason;
@@ -663,13 +683,20 @@ static void link_take(struct sl_objects_link *self, const char *sender, const vo
     } else if (message.kind != SL_OBJECTS_NEWS) {
         message.request = 0;
     }
+    if (image != NULL && image_bytes == sl_objects_message_image_bytes(&message)) {
+        message.commit.image.manifest = image;
+        message.commit.image.bytes = image + message.commit.record.parts[0].manifest_bytes;
+    }
     self->arrived(self->ctx, sender, &message);
 }
 
 static void link_arrive(void *ctx, const struct sl_transfer_noticed *noticed,
                         struct sl_transfer_asked *asked)
 {
-    link_take(ctx, noticed->sender, noticed->text, noticed->bytes, asked);
+    const struct sl_objects_link *self = ctx;
+    uint32_t image_bytes;
+    const uint8_t *image = sl_transfer_async_attached(self->async, &image_bytes);
+    link_take(ctx, noticed->sender, noticed->text, noticed->bytes, image, image_bytes, asked);
 }
 
 /* Create and destroy */

@@ -109,6 +109,12 @@ static void node_arrived(void *ctx, const char *address, const struct sl_objects
     case SL_OBJECTS_STORE:
         sl_objects_store_receive(node, address, message);
         break;
+    case SL_OBJECTS_PUT:
+        if (message->commit.publisher == 0) {
+            sl_objects_store_receive(node, address, message);
+            break;
+        }
+        /* fallthrough */
     default:
         if (node->host != NULL) {
             sl_objects_host_receive(node->host, address, message);
@@ -182,7 +188,7 @@ static void start_agent(struct sl_objects *node, struct sl_objects_call *call)
     for (uint32_t i = 0; i < setup->keep_count; i++) {
         sl_objects_follow_always(node, setup->keep[i], true);
     }
-    const int err = sl_objects_local_open(node, setup->agent);
+    const int err = setup->no_sockets ? 0 : sl_objects_local_open(node, setup->agent);
     sl_objects_answer(call, err, "agent %s cannot start: %s", setup->agent,
                       err == SL_ERR_IN_USE ? "another process is this agent" : sl_err_name(err));
 }

@@ -56,6 +56,11 @@ int sl_publish_create(struct sl_objects *objects, const struct sl_publish_option
 int sl_publish_store_send(struct sl_publication *publication,
                           const struct sl_objects_record *record, uint64_t deadline_ns);
 
+/* A thread of the application: sends a small part with its manifest to its agent, which stores and
+ * commits it. Its digests are set. An error, with the text in sl_objects_last_error, says nothing
+ * of the version: it is to be stored and committed as others are. */
+int sl_publish_store_put(struct sl_publication *publication, uint32_t timeout_ms);
+
 /* Ends the use of the copy that was stored. is_over: it is not needed here any more. Errors:
  * DEADLINE: it is still read. */
 int sl_publish_store_release(struct sl_publication *publication, bool is_over, uint32_t timeout_ms);

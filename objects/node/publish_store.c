@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "objects/node/call.h"
 #include "objects/node/error.h"
@@ -8,6 +9,7 @@
 #include "objects/node/withdraw.h"
 
 #define RETRY_NS (100 * SL_CLOCK_NS_PER_MS)
+#define PUT_MS   2000
 
 /* STORE to all keepers of a publication. */
 struct store_call {
@@ -127,6 +129,63 @@ int sl_publish_store_send(struct sl_publication *publication,
                                .is_commit = record->time_ms != 0,
                                .deadline_ns = deadline_ns};
     return sl_objects_call(publication->node, &store.call);
+}
+
+/* PUT to the agent. */
+struct put_call {
+    struct sl_objects_call call;
+    struct sl_objects_request request;
+    struct sl_objects_message message;
+    const char *address;
+};
+
+static void put_answered(struct sl_objects_request *request,
+                         const struct sl_objects_message *answer, int err, const char *reason)
+{
+    struct put_call *put = SL_CONTAINER_OF(request, struct put_call, request);
+    sl_objects_answer(&put->call, err, "%s", reason);
+}
+
+static void put_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct put_call *put = SL_CONTAINER_OF(call, struct put_call, call);
+    put->request.answered = put_answered;
+    sl_objects_link_request(node->link, &put->request, put->address, &put->message,
+                            put->message.timeout_ms);
+}
+
+int sl_publish_store_put(struct sl_publication *publication, uint32_t timeout_ms)
+{
+    const struct sl_objects_manifest *manifest = &publication->manifest;
+    struct put_call put = {.call = {.run = put_here},
+                           .address = publication->keepers[0].address,
+                           .message = {.kind = SL_OBJECTS_PUT,
+                                       .part_count = 1,
+                                       .timeout_ms = timeout_ms < PUT_MS ? timeout_ms : PUT_MS,
+                                       .commit.record_count = 1,
+                                       .commit.record = {.name = publication->name,
+                                                         .note = publication->note,
+                                                         .version = publication->version,
+                                                         .epoch = publication->epoch,
+                                                         .origin = publication->origin,
+                                                         .part_count = 1}}};
+    struct sl_objects_part *part = &put.message.commit.record.parts[0];
+    part->bytes = manifest->image_bytes;
+    part->manifest_bytes = (uint32_t)manifest->encoded_bytes;
+    /* The image usually stays where it is. */
+    const bool is_one = publication->places[0].bytes == part->bytes;
+    uint8_t *room = malloc(part->manifest_bytes + (is_one ? 0 : part->bytes));
+    if (room == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    part->digest = sl_objects_manifest_encode(manifest, room);
+    put.message.commit.image.manifest = room;
+    put.message.commit.image.bytes =
+        sl_objects_place_read(publication->places, publication->place_count, 0,
+                              (uint32_t)part->bytes, room + part->manifest_bytes);
+    const int err = sl_objects_call(publication->node, &put.call);
+    free(room);
+    return err;
 }
 
 static void publish_store_put_here(struct sl_objects *node, struct sl_objects_call *call)

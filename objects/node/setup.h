@@ -46,6 +46,8 @@ struct sl_objects_setup {
      * starts an offload thread for it. */
     void (*post)(void *ctx, struct sl_offload_job *job);
 
+    /* An agent does not listen for readers, and subscriptions are of this node. */
+    bool no_sockets;
     const struct sl_clock *clock;   /* of the engine that the node starts; NULL: the system's */
     struct sl_metastore *metastore; /* instead of the one that the engine names; NULL: that */
     uint64_t (*unix_us)(void *ctx); /* microseconds of Unix time */

@@ -16,6 +16,7 @@
 #define CHECK_NS  SL_CLOCK_NS_PER_S        /* whether a part was committed */
 #define UNSEEN_NS (10 * SL_CLOCK_NS_PER_S) /* after the publisher's end: its lease */
 #define LOAD_NS   (60 * SL_CLOCK_NS_PER_S)
+#define PUT_MS    1000 /* at the catalogue */
 
 enum stage {
     FILLING,    /* fetched from the publisher */
@@ -31,15 +32,17 @@ struct operation {
     bool has_failed;                 /* to write the record, and the log says so */
     struct sl_objects_cache_use use; /* its copy NULL: the part may leave the pool */
 
-    /* The STORE that is not answered yet; request 0: none. */
+    /* The STORE or PUT that is not answered yet; request 0: none. */
     char address[SL_OBJECTS_ADDRESS_BYTES];
-    uint32_t request;
+    uint32_t request, kind;
 
     /* Until the commit. */
     uint64_t deadline_ns;                 /* of the publisher; then of its commit */
     struct sl_objects_peer_use publisher; /* so that its end is known */
     struct sl_timer check;
     struct sl_objects_ask find;
+    uint64_t publisher_id;
+    struct sl_objects_request put; /* to the catalogue */
 };
 
 struct stored {
@@ -97,6 +100,7 @@ static void stop_check(struct stored *stored)
 {
     if (stored->operation != NULL) {
         sl_objects_ask_cancel(&stored->operation->find);
+        sl_objects_link_cancel(stored->node->link, &stored->operation->put);
         sl_reactor_disarm(stored->node->reactor, &stored->operation->check);
         sl_objects_link_peer_put(stored->node->link, &stored->operation->publisher);
     }
@@ -113,7 +117,7 @@ static void node_store_answer(struct stored *stored, int err, const char *reason
 {
     struct operation *operation = stored->operation;
     if (operation != NULL && operation->request != 0) {
-        struct sl_objects_message message = {.kind = SL_OBJECTS_STORE,
+        struct sl_objects_message message = {.kind = operation->kind,
                                              .is_answer = true,
                                              .request = operation->request,
                                              .err = err,
@@ -152,11 +156,16 @@ static void node_store_drop(struct stored *stored, int err, const char *reason)
 /* Fetch and write */
 
 static void check_commit(struct sl_timer *timer, uint64_t now_ns);
+static void node_store_put(struct stored *stored);
 
 static void set_stored(struct stored *stored)
 {
     stored->stage = STORED;
-    node_store_answer(stored, 0, NULL);
+    if (stored->operation->request != 0 && stored->operation->kind == SL_OBJECTS_PUT) {
+        node_store_put(stored);
+    } else {
+        node_store_answer(stored, 0, NULL);
+    }
     stored->operation->check.run = check_commit;
     sl_reactor_arm(stored->node->reactor, &stored->operation->check, CHECK_NS);
 }
@@ -287,6 +296,50 @@ static void node_store_commit(struct stored *stored)
     }
 }
 
+static void node_store_put_answered(struct sl_objects_request *request,
+                                    const struct sl_objects_message *answer, int err,
+                                    const char *reason)
+{
+    struct stored *stored = SL_CONTAINER_OF(request, struct operation, put)->stored;
+    if (stored->stage != STORED) {
+        return;
+    }
+    if (err == 0 && answer->commit.record_count == 1 &&
+        sl_objects_stored_set_record(&stored->part, &answer->commit.record, 0)) {
+        node_store_commit(stored);
+    } else if (stored->operation->kind == SL_OBJECTS_PUT) {
+        node_store_answer(stored, err != 0 ? err : SL_ERR_AGAIN, reason);
+    }
+}
+
+/* Commits the part for its publisher. */
+static void node_store_put(struct stored *stored)
+{
+    struct operation *operation = stored->operation;
+    struct sl_objects *node = stored->node;
+    const struct sl_objects_copy *copy = operation->use.copy;
+    struct sl_objects_message put;
+    sl_objects_stored_read(&stored->part, &put);
+    put.kind = SL_OBJECTS_PUT;
+    put.commit.publisher = operation->publisher_id;
+    put.part_count = 1;
+    put.timeout_ms = PUT_MS;
+    put.term = node->membership.term;
+    put.commit.record.keeper_count = 1;
+    put.commit.record.keepers[0] = node->id;
+    if (copy != NULL && copy->place_count == 2 && node->rate_bytes == 0) {
+        put.commit.image.manifest = copy->places[0].base;
+        put.commit.image.bytes = copy->places[1].base;
+    }
+    if (node->membership.is_attached) {
+        operation->put.answered = node_store_put_answered;
+        sl_objects_link_request(node->link, &operation->put, node->membership.catalogue, &put,
+                                PUT_MS);
+    } else {
+        node_store_answer(stored, SL_ERR_AGAIN, "the agent has no catalogue");
+    }
+}
+
 static void publisher_ended(struct sl_objects_peer_use *use, const char *reason)
 {
     struct operation *operation = SL_CONTAINER_OF(use, struct operation, publisher);
@@ -344,6 +397,7 @@ static int node_store_fetch(struct stored *stored, const struct sl_objects_messa
     news.kind = SL_OBJECTS_NEWS;
     news.news.parent_count = SL_OBJECTS_STRIPES;
     news.news.parents[0] = news.news.parents[1] = publisher;
+    news.commit.image = message->commit.image;
     if (operation->use.copy != NULL && operation->use.copy->fetch != NULL) {
         sl_objects_fetch_news(operation->use.copy->fetch, &news);
         return 0;
@@ -369,6 +423,10 @@ static void begin(struct stored *stored, const struct sl_objects_message *messag
         node_store_drop(
             stored, err,
             err == SL_ERR_EXISTS ? "the keeper has the part in memory of its application" : reason);
+    } else if (message->kind == SL_OBJECTS_PUT && operation->use.copy->fetch != NULL) {
+        /* Its publisher serves nothing before it sends STORE. */
+        node_store_drop(stored, SL_ERR_AGAIN,
+                        "the image is not that of the record, or the pool is full");
     } else {
         operation->use.copy->is_uncommitted = true;
     }
@@ -416,6 +474,10 @@ void sl_objects_store_receive(struct sl_objects *node, const char *address,
         reason = "this node is not a keeper";
     } else if (is_commit && (stored == NULL || message->part >= record->part_count)) {
         err = SL_ERR_NOT_FOUND;
+    } else if (message->kind == SL_OBJECTS_PUT &&
+               (is_commit || message->commit.image.manifest == NULL || stored != NULL)) {
+        err = SL_ERR_AGAIN;
+        reason = "the image did not come with it, or came before";
     } else if (stored != NULL &&
                !sl_objects_stored_is_of(&stored->part,
                                         record->parts[is_commit ? message->part : 0].digest)) {
@@ -445,6 +507,8 @@ void sl_objects_store_receive(struct sl_objects *node, const char *address,
     }
     struct operation *operation = stored->operation;
     operation->request = message->request;
+    operation->kind = message->kind;
+    operation->publisher_id = message->node;
     (void)snprintf(operation->address, sizeof operation->address, "%s", address);
     operation->deadline_ns =
         sl_reactor_now_ns(node->reactor) + message->timeout_ms * SL_CLOCK_NS_PER_MS;

@@ -31,7 +31,8 @@ void sl_objects_store_stop(struct sl_objects *node);
 bool sl_objects_store_is_over(const struct sl_objects *node);
 void sl_objects_store_fini(struct sl_objects *node);
 
-/* A STORE. */
+/* A STORE, or a PUT: this node also sends the catalogue the PUT, for a commit in the publisher's
+ * name, and records it. If that fails, the publisher sends STORE. */
 void sl_objects_store_receive(struct sl_objects *node, const char *address,
                               const struct sl_objects_message *message);
 

@@ -222,7 +222,8 @@ void sl_subscription_staleness(const struct sl_subscription *subscription, struc
 static int start_anywhere(struct sl_subscription *subscription, uint64_t deadline_ns)
 {
     const struct sl_objects *node = subscription->node;
-    const bool is_off = strcmp(node->names.agent, SL_OBJECTS_LOCAL_OFF) == 0;
+    const bool is_off =
+        node->setup.no_sockets || strcmp(node->names.agent, SL_OBJECTS_LOCAL_OFF) == 0;
     const bool is_named = !is_off && node->names.agent[0] != '\0';
     int err = SL_ERR_NOT_FOUND;
     if (!is_off) {

@@ -217,10 +217,11 @@ static void step_request(struct peer *peer, struct sl_bytes *input)
     send_frame(peer->fd, frame, payload);
 }
 
+static const uint8_t zeros[UINT16_MAX];
+
 /* The data of the next WRITE of the last REQUEST. */
 static void step_data(struct peer *peer)
 {
-    static const uint8_t zeros[UINT16_MAX];
     while (peer->data_count < peer->slice_count) {
         const uint32_t i = peer->data_count++;
         if (peer->slices[i].op == SL_RMA_WRITE) {
@@ -247,7 +248,9 @@ static void step_message(struct peer *peer, struct sl_bytes *input)
         message.fence.epoch = sl_bytes_u8(input);
         break;
     case SL_MESSAGE_NOTICE:
-        message.notice = (struct sl_message_notice){.sequence = 1U + sl_bytes_u8(input),
+        message.notice = (struct sl_message_notice){.attached = zeros,
+                                                    .attached_bytes = sl_bytes_u8(input) * 256U,
+                                                    .sequence = 1U + sl_bytes_u8(input),
                                                     .sender = "127.0.0.1:1",
                                                     .name = "n",
                                                     .byte_count = 2};

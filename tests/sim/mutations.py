@@ -494,6 +494,7 @@ UNIT_TESTS = {
     "disks: a coordinator that begins anew is told the last tables only": "unit_ps_process restore",
     "disks: nobody is told of a checkpoint that failed": "unit_ps_process restore",
     "objects: blocks that were evicted stay listed": "unit_objects_nodes cache",
+    "objects: the digest of attached bytes is not looked at": "unit_objects_nodes put",
     "objects: the digest of a rebuilt block is not checked": "unit_objects_nodes delta",
     "replicas: the primary of an older epoch is believed": "unit_ps_replication strangers",
     "replicas: a primary takes what another sends it": "unit_ps_replication strangers",
@@ -618,6 +619,12 @@ TRANSFER_MUTATIONS = [
 
 
 OBJECT_MUTATIONS = [
+    ("objects: the digest of attached bytes is not looked at", "objects/node/cache.c",
+     "!sl_objects_manifest_verify(manifest, 0, news->commit.image.bytes)",
+     "false"),
+    ("objects: PUT is a success before its commit", "objects/node/store.c",
+     "        node_store_put(stored);\n    } else {",
+     "        node_store_put(stored);\n        node_store_answer(stored, 0, NULL);\n    } else {"),
     ("objects: a get ends before its last block", "objects/node/fetch.c",
      "        if (fetch->missing[i] > 0) {\n            return;",
      "        if (fetch->missing[i] > 1) {\n            return;"),

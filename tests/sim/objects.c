@@ -137,9 +137,11 @@ static bool stops(struct sl_sim_member *member, uint32_t host)
 static void fault(struct sl_sim_member *member, const struct sl_sim_fault *fault, bool begins,
                   uint64_t broken_ns)
 {
-    /* A node that ends cleanly loses nothing of others, unless it hosts the catalogue, or keeps. */
+    /* A node that ends cleanly loses nothing of others, unless it hosts the catalogue, or keeps, or
+     * is an agent. */
     if (begins &&
-        (fault->kind != SL_SIM_FAULT_LEAVE || fault->a <= nodes_of(member)->plan->keeper_count)) {
+        (fault->kind != SL_SIM_FAULT_LEAVE || fault->a <= nodes_of(member)->plan->keeper_count ||
+         sl_sim_objects_plan_is_agent(nodes_of(member)->plan, fault->a))) {
         const uint64_t until_ns = member->world->now_ns + fault->duration_ns;
         sl_sim_objects_oracle_touch(&nodes_of(member)->oracle, fault->a, until_ns);
         sl_sim_objects_oracle_touch(&nodes_of(member)->oracle, fault->b, until_ns);
@@ -167,7 +169,8 @@ static void look(struct sl_sim_member *member)
     } else if (sl_sim_member_all_are_in(member, SL_SIM_OBJECTS_EMPTY) &&
                member->look_ns == SL_CLOCK_NEVER) {
         member->look_ns =
-            member->world->now_ns + (nodes->plan->keeper_count > 0 ? UNSEEN_NS : REST_NS);
+            member->world->now_ns +
+            (nodes->plan->keeper_count > 0 || nodes->plan->machine_nodes > 1 ? UNSEEN_NS : REST_NS);
     } else if (is_due) {
         member->look_ns = SL_CLOCK_NEVER;
         for (uint32_t i = 0; i < nodes->plan->node_count; i++) {

@@ -202,6 +202,7 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
     struct sl_publication *publication;
     struct sl_object_extent extents[3];
     uint64_t version = 0;
+    bool is_kept = false; /* by others */
     oracle->attempted[app->options.host][publishing->name] = true;
     oracle->published[app->options.host][publishing->name] = true;
     take_memory(held, oracle->contents[publishing->content].bytes[publishing->part]);
@@ -218,9 +219,10 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
     if (err == 0) {
         err = sl_publish_bytes(publication, extents, cut(app, held, extents));
         sl_assert(err == 0);
+        is_kept = publication->keeper_count > 0;
         err = commit(app, publication, publishing->name,
-                     options.part_count == 1 && (publishing->origin != SL_ORIGIN_PS || plan->calm),
-                     publishing->timeout_ms, &version);
+                     options.part_count == 1 && (!is_kept || plan->calm), publishing->timeout_ms,
+                     &version);
         if (err == 0 && !app->base.dying) {
             sl_sim_objects_oracle_committed(oracle, publishing->content, version);
             record_keepers(app, publishing, publication);
@@ -234,7 +236,7 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
     if (err != 0 || publishing->origin != SL_ORIGIN_CALLER) {
         let_go(held);
     }
-    if (err != 0 || publishing->origin == SL_ORIGIN_PS) {
+    if (err != 0 || is_kept) {
         return err;
     }
     hold(app, held, publishing->content, publishing->part, version, true);
@@ -247,11 +249,13 @@ static void act_publish(struct sl_sim_objects_app *app, struct sl_sim_objects_he
     struct sl_sim_objects_oracle *oracle = app->options.oracle;
     const uint32_t name = sl_sim_below(&app->base.random, plan->name_count);
     const uint32_t parts = plan->part_counts[name];
+    const uint32_t host_permille = plan->machine_nodes > 1 ? 800 : 500;
     struct publishing publishing = {
         .name = name,
         .part = app->options.host % parts,
-        .origin = plan->has_host && sl_sim_chance(&app->base.random, 500) ? SL_ORIGIN_HOST
-                                                                          : SL_ORIGIN_CALLER,
+        .origin = plan->has_host && sl_sim_chance(&app->base.random, host_permille)
+                      ? SL_ORIGIN_HOST
+                      : SL_ORIGIN_CALLER,
         .timeout_ms = sl_sim_objects_draw_timeout(app),
     };
     if (plan->keeper_count > 0 && sl_sim_chance(&app->base.random, 500)) {

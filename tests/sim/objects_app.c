@@ -18,28 +18,37 @@
 
 static void create_node(struct sl_sim_objects_app *app)
 {
-    char catalogue[SL_SIM_APP_NAME_BYTES], name[SL_SIM_APP_NAME_BYTES];
-    sl_sim_app_name(app->options.plan->first_host, catalogue);
-    sl_sim_app_name(app->options.plan->first_host + app->options.host, name);
+    const struct sl_sim_objects_plan *plan = app->options.plan;
+    char catalogue[SL_SIM_APP_NAME_BYTES], name[SL_SIM_APP_NAME_BYTES],
+        machine[SL_SIM_APP_NAME_BYTES];
+    sl_sim_app_name(plan->first_host, catalogue);
+    sl_sim_app_name(plan->first_host + app->options.host, name);
+    sl_sim_app_name(plan->first_host + app->options.host - app->options.host % plan->machine_nodes,
+                    machine);
     app->engine = sl_sim_app_engine(&app->base, name);
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .engine = app->engine,
                                                .catalogue = catalogue,
-                                               .host = name,
-                                               .agent = "off",
-                                               .pool_bytes = app->options.plan->pool_bytes};
-    const bool is_keeper = app->options.host - 1 < app->options.plan->keeper_count;
+                                               .host = machine,
+                                               .pool_bytes = plan->pool_bytes};
+    const bool is_keeper = app->options.host - 1 < plan->keeper_count;
+    const bool is_agent = sl_sim_objects_plan_is_agent(plan, app->options.host);
     struct sl_objects_setup setup = {
         .is_keeper = is_keeper,
+        .agent = is_agent ? "sim" : NULL,
+        .no_sockets = true,
         .directory = app->options.disk != NULL ? "/c" : NULL,
         .disk = app->options.disk,
-        .replicas = app->options.plan->replicas,
-        .keep_versions = app->options.plan->resets ? 2 + (uint32_t)(app->options.seed % 4) : 0,
+        .replicas = plan->replicas,
+        .keep_versions = plan->resets ? 2 + (uint32_t)(app->options.seed % 4) : 0,
     };
     sl_sim_app_setup(&app->base, &setup);
     int err = sl_objects_create_with(&options, &setup, &app->node);
     sl_assert(err == 0);
     app->options.oracle->node_ids[app->options.host] = app->node->id;
+    for (uint32_t i = 0; is_agent && i < SL_SIM_OBJECTS_NAMES_MAX; i++) { /* it may store any */
+        app->options.oracle->attempted[app->options.host][i] = true;
+    }
 }
 
 static void life(void *ctx)

@@ -7,12 +7,13 @@
 #include "tests/sim/objects_old.h"
 #include "tests/sim/random.h"
 
-#define MS      SL_CLOCK_NS_PER_MS
-#define LONG_US 20000000
+#define MS          SL_CLOCK_NS_PER_MS
+#define LONG_US     20000000
+#define SHORT_BYTES 70000
 
 static void draw_size(struct sl_sim_objects_plan *plan, uint64_t *random)
 {
-    static const uint32_t bytes[] = {100, 70000, 600000, 1500000};
+    static const uint32_t bytes[] = {100, SHORT_BYTES, 600000, 1500000};
     static const uint32_t thinks[] = {1000, 20000, 500000};
     plan->node_count = 2 + sl_sim_below(random, sl_sim_chance(random, 100) ? 15 : 7);
     plan->name_count = 1 + sl_sim_below(random, SL_SIM_OBJECTS_NAMES_MAX - 1);
@@ -146,6 +147,27 @@ static void draw_long(struct sl_sim_objects_plan *plan, uint32_t allowed)
     }
 }
 
+/* Drawn apart. In some seeds several nodes share a machine, and one of them is its agent: most of
+ * these publish what is short enough for messages. */
+static void draw_agents(struct sl_sim_objects_plan *plan)
+{
+    uint64_t random = sl_hash_key(plan->seed ^ 0x0b1ed0);
+    plan->machine_nodes = plan->agent_at = 1;
+    if (sl_sim_chance(&random, 500)) {
+        plan->machine_nodes = 2 + sl_sim_below(&random, 3);
+        plan->agent_at = sl_sim_below(&random, plan->machine_nodes);
+        plan->has_host = true;
+        if (plan->bytes_max > SHORT_BYTES && sl_sim_chance(&random, 700)) {
+            plan->bytes_max = SHORT_BYTES;
+        }
+    }
+}
+
+bool sl_sim_objects_plan_is_agent(const struct sl_sim_objects_plan *plan, uint32_t host)
+{
+    return host % plan->machine_nodes == plan->agent_at;
+}
+
 void sl_sim_objects_plan_make(struct sl_sim_objects_plan *plan, uint64_t seed, uint32_t faults)
 {
     uint64_t random = sl_hash_key(seed ^ 0x0b1ec7);
@@ -155,6 +177,7 @@ void sl_sim_objects_plan_make(struct sl_sim_objects_plan *plan, uint64_t seed, u
     draw_faults(plan, faults, &random);
     draw_more(plan);
     draw_long(plan, faults);
+    draw_agents(plan);
     plan->resets = sl_hash_key(seed ^ 0x0b1ecb) % 3 == 0; /* drawn apart, too */
     draw_disk(plan, faults);
     plan->calm = plan->fault_count == 0 && !has_disk_faults(plan) &&
@@ -165,13 +188,14 @@ void sl_sim_objects_plan_print(const struct sl_sim_objects_plan *plan)
 {
     printf("seed %" PRIu64 ": %u nodes, %u names of %u, %u, %u parts, up to %u bytes; %u threads "
            "of %u actions, think %u us, impatient %u ms, pool %u bytes, %u keepers, %u replicas, "
-           "%u old versions%s%s%s%s%s\n",
+           "%u old versions, agent %u of each %u nodes%s%s%s%s%s\n",
            plan->seed, plan->node_count, plan->name_count, plan->part_counts[0],
            plan->part_counts[1], plan->part_counts[2], plan->bytes_max, plan->thread_count,
            plan->action_count, plan->think_us_max, plan->impatient_ms, plan->pool_bytes,
-           plan->keeper_count, plan->replicas, plan->old_count, plan->has_disks ? ", disks" : "",
-           plan->has_host ? ", origin HOST" : "", plan->impatient ? ", impatient" : "",
-           plan->removes ? ", removes" : "", plan->takes_over ? ", takes over" : "");
+           plan->keeper_count, plan->replicas, plan->old_count, plan->agent_at, plan->machine_nodes,
+           plan->has_disks ? ", disks" : "", plan->has_host ? ", origin HOST" : "",
+           plan->impatient ? ", impatient" : "", plan->removes ? ", removes" : "",
+           plan->takes_over ? ", takes over" : "");
     sl_sim_plan_print_network(&plan->network);
     if (has_disk_faults(plan)) {
         printf("disks: one of %u operations fails, one of %u is the last, full %u/1000\n",

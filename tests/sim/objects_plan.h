@@ -24,8 +24,10 @@ struct sl_sim_objects_plan {
     uint32_t pool_bytes;
     uint32_t keeper_count; /* nodes 1 to this one are keepers */
     uint32_t replicas;
-    uint32_t old_count; /* versions that the directory of node 1 has before (objects_old.h) */
-    bool has_disks;     /* keepers have */
+    uint32_t machine_nodes; /* so many nodes have one machine */
+    uint32_t agent_at;      /* that one of each machine is its agent; machine_nodes: none is */
+    uint32_t old_count;     /* versions that the directory of node 1 has before (objects_old.h) */
+    bool has_disks;         /* keepers have */
     struct sl_sim_disk_plan disk; /* that of each: what befalls it */
     uint64_t gap_ns;              /* of a turn */
     bool has_host;                /* some publish with SL_ORIGIN_HOST */
@@ -41,6 +43,8 @@ struct sl_sim_objects_plan {
 
 /* faults: bit k allows those of kind k. */
 void sl_sim_objects_plan_make(struct sl_sim_objects_plan *plan, uint64_t seed, uint32_t faults);
+
+bool sl_sim_objects_plan_is_agent(const struct sl_sim_objects_plan *plan, uint32_t host);
 
 void sl_sim_objects_plan_print(const struct sl_sim_objects_plan *plan);
 

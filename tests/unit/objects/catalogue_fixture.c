@@ -31,6 +31,7 @@ static void decode(struct mail *mail, const struct sl_objects_message *message)
     if (sl_objects_message_decode(mail->bytes, bytes, &mail->message, &reason) != 0) {
         fail_msg("%s", reason.text);
     }
+    mail->message.commit.image = message->commit.image; /* it is not encoded */
 }
 
 static void on_send(void *ctx, const char *address, const struct sl_objects_message *message)

@@ -185,3 +185,55 @@ CASE(begin__names_the_agent_of_the_publishers_host)
     begin.begin.origin = SL_ORIGIN_CALLER;
     assert_int_equal(ask(1, begin)->keepers.count, 0);
 }
+
+/* The agent 9 of node 1's host commits for node 1. */
+static struct sl_objects_message put_of(uint64_t version, uint64_t epoch, const uint8_t *image)
+{
+    struct sl_objects_message put = commit_of(0, "llama", version, epoch, version);
+    put.kind = SL_OBJECTS_PUT;
+    put.commit.publisher = 1;
+    put.timeout_ms = 1000;
+    put.commit.record.origin = SL_ORIGIN_HOST;
+    put.commit.record.keeper_count = 1;
+    put.commit.record.keepers[0] = 9;
+    put.commit.image.manifest = put.commit.image.bytes = image;
+    return put;
+}
+
+CASE(put__commits_for_the_publisher_and_sends_the_image_to_16_followers)
+{
+    static const uint8_t image[1];
+    uint64_t epoch, version;
+    assert_int_equal(attach(9), 0);
+    for (uint64_t node = 20; node < 40; node++) {
+        assert_int_equal(attach(node), 0);
+        assert_int_equal(ask(node, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->err, 0);
+    }
+    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
+    const struct sl_objects_message *answer = ask(9, put_of(version, epoch, image));
+    assert_int_equal(answer->err, 0);
+    assert_int_equal(answer->commit.record_count, 1);
+    assert_true(answer->commit.record.time_ms > 0);
+    assert_int_equal(holders_of("llama"), 1);
+    uint32_t with = 0;
+    for (uint64_t node = 20; node < 40; node++) {
+        const struct sl_objects_message *news = received(node);
+        assert_non_null(news);
+        assert_int_equal(news->kind, SL_OBJECTS_NEWS);
+        assert_true(news->commit.image.manifest == NULL || news->commit.image.manifest == image);
+        with += news->commit.image.manifest != NULL;
+        answer_news(node, news);
+    }
+    assert_int_equal(with, 16);
+    assert_int_equal(ask(9, put_of(version, epoch, image))->err, 0); /* the same again */
+}
+
+CASE(put__of_a_publisher_whose_name_was_taken_over_is_refused)
+{
+    uint64_t epoch, later, version;
+    assert_int_equal(attach(9), 0);
+    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
+    assert_int_equal(begin(2, "llama", SL_OBJECTS_TAKE_OVER, &later, &version), 0);
+    assert_int_equal(ask(9, put_of(version, epoch, NULL))->err, SL_ERR_CLOSED);
+    assert_int_equal(ask(9, put_of(version, later, NULL))->err, SL_ERR_CLOSED);
+}

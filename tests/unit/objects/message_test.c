@@ -50,6 +50,8 @@ static const struct format {
     {SL_OBJECTS_FOLLOWERS, 0, "nQ"},
     {SL_OBJECTS_FOLLOWERS, 1, "[0-8ALQQQQQ]"},
     {SL_OBJECTS_BATCH, 1, ""}, /* its request: below */
+    {SL_OBJECTS_PUT, 0, "pcJQ[1-1" RECORD "]"},
+    {SL_OBJECTS_PUT, 1, "[0-1" RECORD "]"},
     {SL_OBJECTS_STORE, 0, "pcJ[1-1" RECORD "]"},
     {SL_OBJECTS_STORE, 1, ""},
     {SL_OBJECTS_WANT, 0, "nVpQQ"},

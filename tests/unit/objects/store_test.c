@@ -199,6 +199,48 @@ CASE(store__of_origin_host_is_in_the_pool_of_the_agent)
     expect_get(0, 1);
 }
 
+/* Publishes a small version of origin HOST at node 2, whose agent is node 1; a node follows it. */
+static void relay(uint64_t rate_bytes)
+{
+    char name[64];
+    uint64_t version;
+    struct sl_subscription *subscription;
+    const struct sl_subscribe_options follow = {.struct_size = sizeof follow, .follow = true};
+    (void)snprintf(name, sizeof name, "store-test-%d", (int)getpid());
+    start(0, false, false, 0);
+    start_with(1, &(struct sl_objects_setup){.agent = name, .host = "here"});
+    start_with(2, &(struct sl_objects_setup){.host = "here"});
+    nodes.node[2]->rate_bytes = rate_bytes; /* no other thread looks at it yet */
+    nodes_expect(
+        sl_subscription_open(nodes.node[0], "llama", &follow, NODES_TIMEOUT, &subscription));
+    for (uint32_t i = 1; i <= 3; i++) {
+        uint8_t *own = nodes_bytes(5000, i);
+        assert_int_equal(nodes_publish(nodes.node[2], "llama", SL_ORIGIN_HOST, own, 5000), i);
+        free(own);
+        nodes_expect(sl_subscription_wait(subscription, i - 1, NODES_TIMEOUT, &version));
+        assert_int_equal(version, i);
+    }
+    assert_true(is_stored(1));
+    nodes_end(&nodes, 2);
+    start(3, false, false, 0);
+    for (uint32_t i = 1; i <= 3; i++) {
+        nodes_get(nodes.node[3], "llama", i, fetched, 5000);
+        nodes_expect_bytes(fetched, 5000, i);
+        nodes_expect(sl_object_withdraw(nodes.node[3], "llama", i, NODES_TIMEOUT));
+    }
+    sl_subscription_close(&subscription);
+}
+
+CASE(put__brings_a_small_version_to_the_agent_and_its_followers)
+{
+    relay(0);
+}
+
+CASE(put__is_replaced_by_store_at_a_node_with_a_limited_rate)
+{
+    relay(1000000000);
+}
+
 CASE(store__is_on_as_many_keepers_as_the_catalogue_says)
 {
     begin(2, true, 1);

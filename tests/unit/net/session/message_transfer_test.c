@@ -8,6 +8,8 @@
 
 #define KIND_COUNT (SL_MESSAGE_FENCED - SL_MESSAGE_SEGMENT_GET + 1)
 
+static const uint8_t attached[SL_MESSAGE_ATTACHED_BYTES + 1];
+
 static uint32_t below(uint64_t *seed, uint32_t limit)
 {
     return (uint32_t)(sl_hash_random(seed) % limit);
@@ -83,6 +85,8 @@ static void random_message(uint64_t *seed, enum sl_message_kind kind, struct sl_
         random_message_name(seed, to->notice.name, sizeof to->notice.name);
         to->notice.byte_count = below(seed, SL_MESSAGE_NOTICE_BYTES + 1);
         memset(to->notice.bytes, below(seed, 256) & 0xff, to->notice.byte_count);
+        to->notice.attached = attached;
+        to->notice.attached_bytes = below(seed, 300);
         break;
     case SL_MESSAGE_FENCE:
         to->fence.lane = 1 + below(seed, 100);
@@ -210,4 +214,31 @@ SL_CASE(message_transfer__checks_hellos_and_fences)
     assert_int_equal(random_message_decode(&fence), SL_ERR_PROTOCOL);
     struct sl_message notice = {.kind = SL_MESSAGE_NOTICE};
     assert_int_equal(random_message_decode(&notice), SL_ERR_PROTOCOL);
+}
+
+SL_CASE(message_transfer__refuses_an_attachment_that_is_too_long)
+{
+    /* The last field: 73728 bytes, the limit. */
+    static const uint8_t header[] = {7 << 3 | 2, 0x80, 0xc0, 0x04};
+    struct sl_message decoded;
+    const struct sl_message message = {.kind = SL_MESSAGE_NOTICE,
+                                       .notice = {.sequence = 1,
+                                                  .sender = "s",
+                                                  .name = "n",
+                                                  .attached = attached,
+                                                  .attached_bytes = SL_MESSAGE_ATTACHED_BYTES}};
+    size_t bytes;
+    uint8_t *encoded = random_message_encode(&message, &bytes);
+    assert_int_equal(sl_message_decode(encoded, bytes, &decoded), SL_OK);
+    assert_int_equal(decoded.notice.attached_bytes, SL_MESSAGE_ATTACHED_BYTES);
+    assert_ptr_equal(decoded.notice.attached + SL_MESSAGE_ATTACHED_BYTES, encoded + bytes);
+    encoded = realloc(encoded, bytes + 1);
+    assert_non_null(encoded);
+    encoded[bytes] = 0;
+    uint8_t *field = encoded + bytes - SL_MESSAGE_ATTACHED_BYTES - sizeof header;
+    assert_memory_equal(field, header, sizeof header);
+    field[1]++;
+    encoded[2]++; /* behind a tag of two bytes: the length of the message */
+    assert_int_equal(sl_message_decode(encoded, bytes + 1, &decoded), SL_ERR_PROTOCOL);
+    free(encoded);
 }

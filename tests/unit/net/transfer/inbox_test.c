@@ -68,11 +68,11 @@ static void answer(struct sl_transfer_asked *asked, const void *bytes, uint32_t 
 
 static int put(struct fixture *f, uint64_t client_id, uint64_t sequence, uint64_t answered)
 {
-    const struct sl_message_notice notice = {.sequence = sequence,
-                                             .sender = "127.0.0.1:1",
-                                             .name = "test/2",
-                                             .asks = true,
-                                             .answered = answered};
+    struct sl_message_notice notice = {.sequence = sequence,
+                                       .sender = "127.0.0.1:1",
+                                       .name = "test/2",
+                                       .asks = true,
+                                       .answered = answered};
     const int err = sl_transfer_inbox_put(f->io, client_id, &notice, &f->asked, &f->reason);
     if (err == 0) {
         f->asked->answer = answer;
