@@ -19,7 +19,7 @@ import sys
 import report  # bench/report.py
 
 SETTING = re.compile(r"^(?:.*): (?P<mode>\w+)(?P<subscribe> with --subscribe)?, (?P<workers>\d+) workers, .* MiB pushed every "
-                     r"(?P<interval>\S+) s, .* loss (?P<loss>\S+)$")
+                     r"(?P<interval>\S+) s, .* loss (?P<loss>[^,\s]+)(?P<deltas>, with deltas)?(, .*)?$")
 MODES = {"filesystem": [], "multicast": [], "server": ["--subscribe"]}
 COLORS = ("#4e79a7", "#f28e2b", "#59a14f", "#b07aa1")
 WIDTH, HEIGHT, MARGIN = 300, 180, 45
@@ -39,7 +39,7 @@ def read(paths):
             raise report.Failure(f"{path} is no report of starling-bench staleness")
         of = {(figure["name"], figure["quantity"]): figure["samples"][0] for figure in one["figures"] if "x" not in figure}
         of["steps"] = [(figure["x"], figure["samples"][0]) for figure in one["figures"] if "x" in figure]
-        mode = match["mode"] + (" polling" if match["mode"] == "server" and not match["subscribe"] else "")
+        mode = match["mode"] + (" polling" if match["mode"] == "server" and not match["subscribe"] else "") + (match["deltas"] or "")
         rounds[mode, float(match["interval"]), int(match["workers"]), float(match["loss"])].append(of)
         torn += of["torn reads", "pulls"]
     return rounds, torn
