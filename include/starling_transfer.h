@@ -20,7 +20,8 @@
  * can be repeated. A READ may have overwritten a part of its local memory. A WRITE may have changed
  * a part of the remote memory, and may change it later, but not over a later WRITE of that segment.
  *
- * A request lies in one registered range on either side. Local memory must stay registered. */
+ * A request lies in one registered range on either side. Its local memory stays registered until
+ * the batch is over. */
 #ifndef STARLING_TRANSFER_H
 #define STARLING_TRANSFER_H
 
@@ -275,8 +276,7 @@ SL_API bool sl_transfer_batch_done(struct sl_transfer_batch *batch);
  * notice, or that of a refused submission. 0: all completed, or never submitted. */
 SL_API int sl_transfer_batch_wait(struct sl_transfer_batch *batch);
 
-/* The state of one request: PENDING until the whole batch is over. Errors: INVALID (no such
- * request). */
+/* The state of one request: PENDING until the batch is over. Errors: INVALID (no such request). */
 SL_API int sl_transfer_batch_status(struct sl_transfer_batch *batch, uint32_t request,
                                     struct sl_transfer_status *out);
 

@@ -25,7 +25,7 @@ typedef void sl_transfer_done_fn(void *ctx, int err, const char *reason);
 typedef void sl_transfer_arrived_fn(void *ctx, const struct sl_transfer_noticed *noticed,
                                     struct sl_transfer_asked *asked);
 
-/* What is attached to the notice, during `arrived`; NULL: nothing. */
+/* Returns the attachment of the notice, valid during `arrived`; NULL: it has none. */
 const uint8_t *sl_transfer_async_attached(const struct sl_transfer_async *async, uint32_t *bytes);
 
 /* Answers a notice with up to SL_TRANSFER_NOTICE_BYTES bytes, once, in any turn, but before

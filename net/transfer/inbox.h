@@ -56,12 +56,12 @@ int sl_transfer_inbox_open(struct sl_transfer_inbox *inbox,
 /* Drops what was not taken, and answers it with an error. No effect on one that is not open. */
 void sl_transfer_inbox_close(struct sl_transfer_inbox_reader *reader);
 
-/* Takes the oldest notice, which has to be answered if *asked is not NULL. What is attached to it
- * is the queue's until the next call. False: there is none. */
+/* Takes the oldest notice, which has to be answered if *asked is not NULL. Its attachment belongs
+ * to the queue until the next call. False: there is none. */
 bool sl_transfer_inbox_next(struct sl_transfer_inbox_reader *reader,
                             struct sl_transfer_noticed *out, struct sl_transfer_asked **asked);
 
-/* Memory for what is attached to a notice. Some is kept for the next one: the system takes longer
+/* Memory for the attachment of a notice. Some is kept for the next one: the system takes longer
  * to map 72 KiB than a notice is on its way. NULL: no memory; NULL may be put. */
 uint8_t *sl_transfer_inbox_memory_get(struct sl_transfer_inbox *inbox, uint32_t bytes);
 void sl_transfer_inbox_memory_put(struct sl_transfer_inbox *inbox, uint8_t *memory);

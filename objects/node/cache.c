@@ -67,7 +67,8 @@ static void cache_fetch_over(struct sl_objects *node, struct sl_objects_copy *co
     sl_objects_pool_unpin(&node->pool, pooled);
 }
 
-/* Manifest and image, of a block each, came with the message. What is wrong of them is fetched. */
+/* Takes the manifest and the image from the message, a block each. If one is wrong, both are
+ * fetched. */
 static void fill(struct sl_objects *node, struct sl_objects_copy *copy,
                  const struct sl_objects_message *news)
 {

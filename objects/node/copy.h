@@ -133,6 +133,12 @@ static inline uint32_t sl_objects_copy_block_count(const struct sl_objects_copy 
     return (uint32_t)sl_objects_block_count(copy->info.bytes);
 }
 
+/* The slot of a block of the image. The copy is in the pool. */
+static inline uint8_t *sl_objects_copy_block(const struct sl_objects_copy *copy, uint32_t block)
+{
+    return copy->places[sl_objects_copy_manifest_blocks(copy) + block].base;
+}
+
 /* The manifest, or a block of the image, is verified: lists its places. Errors: NO_MEMORY. */
 int sl_objects_copy_add_manifest(struct sl_objects_copy *copy);
 int sl_objects_copy_add_block(struct sl_objects_copy *copy, uint32_t block);

@@ -143,11 +143,6 @@ static const uint8_t *image_at(const struct sl_objects_copy *copy, uint64_t offs
                                  sl_objects_copy_image_at(copy) + offset, bytes, scratch);
 }
 
-static uint8_t *block_of(const struct sl_objects_copy *copy, uint32_t block)
-{
-    return copy->places[sl_objects_copy_manifest_blocks(copy) + block].base;
-}
-
 /* On the offload thread: the delta's bytes are verified, the base's are, and the slots of the copy
  * belong to the delta. */
 static void delta_rebuild(struct sl_offload_job *job)
@@ -156,9 +151,9 @@ static void delta_rebuild(struct sl_offload_job *job)
     const struct sl_objects_copy *copy = delta->copy;
     for (uint32_t i = 0; i < delta->work.count; i++) {
         struct rebuilding *it = &delta->work.blocks[i];
-        uint8_t *block = block_of(copy, it->block);
+        uint8_t *block = sl_objects_copy_block(copy, it->block);
         const int err = sl_objects_delta_decode(
-            delta->work.coder, block_of(delta->base, it->block),
+            delta->work.coder, sl_objects_copy_block(delta->base, it->block),
             image_at(delta->use.copy, it->at, it->bytes, delta->work.scratch), it->bytes, block,
             sl_objects_manifest_block_bytes(&copy->manifest, it->block));
         it->is_right = err == 0 && sl_objects_manifest_verify(&copy->manifest, it->block, block);
@@ -219,7 +214,8 @@ static void delta_rebuild_next(struct sl_objects_delta *delta)
         const uint32_t block = delta->work.next;
         memcpy(&bytes, image_at(of, block * sizeof bytes, sizeof bytes, delta->work.scratch),
                sizeof bytes);
-        if (bytes > SL_OBJECTS_BLOCK_BYTES || delta->work.next_at + bytes > of->info.bytes) {
+        if (bytes > sl_objects_manifest_block_bytes(&copy->manifest, block) ||
+            delta->work.next_at + bytes > of->info.bytes) {
             delta_give_up(delta, "its lengths are wrong");
             return;
         }

@@ -6,9 +6,9 @@
  * order; length 0: the block is not in the delta.
  *
  * Nodes fetch it as any object; from it and the base they rebuild blocks, whose digests are those
- * of the version. What a delta does not have, or has wrong, is fetched as a whole block, as without
- * one; so no node needs a chain of deltas. Blocks that are equal in base and version share a slot
- * of the pool (pool.h): they are in no delta.
+ * of the version. A block that the delta lacks, or that is wrong, is fetched as a whole, as without
+ * a delta; so no node needs a chain of deltas. Blocks that are equal in base and version share a
+ * slot of the pool (pool.h): they are in no delta.
  *
  * Owner: the node's reactor; blocks are rebuilt on its offload thread. */
 #ifndef SL_OBJECTS_NODE_DELTA_H
@@ -47,7 +47,8 @@ struct sl_objects_delta_events {
     void (*over)(void *ctx);
 };
 
-/* What a fetch calls: deltas are fetched too, so it finds these functions in the node. */
+/* The functions that a fetch calls. It finds them in the node, since a delta is fetched, too: a
+ * call of this file would close a circle. */
 struct sl_objects_delta_functions {
     /* Looks for a delta, if the copy may have one that pays: origin HOST, at least two blocks are
      * missing, and the node's pool has an older version. NULL: there is none. */

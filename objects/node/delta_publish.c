@@ -44,11 +44,6 @@ static void put_base_here(struct sl_objects *node, struct sl_objects_call *call)
     sl_objects_answer(call, 0, "put");
 }
 
-static uint8_t *block_of(const struct sl_objects_copy *copy, uint32_t block)
-{
-    return copy->places[sl_objects_copy_manifest_blocks(copy) + block].base;
-}
-
 /* Bytes of an element at the beginning of the block, which lies behind the one before. */
 static uint32_t width_of(struct making *making, uint32_t block)
 {
@@ -77,8 +72,9 @@ static bool encode(struct making *making, uint32_t step)
             has_base && sl_hash_128_equal(copy->manifest.digests[i], base->manifest.digests[i]);
         uint32_t length = 0;
         if (has_base && !is_equal && sl_objects_manifest_block_bytes(&base->manifest, i) >= bytes) {
-            length = sl_objects_delta_encode(making->coder, width_of(making, i), block_of(base, i),
-                                             block_of(copy, i), bytes,
+            length = sl_objects_delta_encode(making->coder, width_of(making, i),
+                                             sl_objects_copy_block(base, i),
+                                             sl_objects_copy_block(copy, i), bytes,
                                              making->delta + making->bytes, bytes - bytes / 8);
         }
         memcpy(making->delta + i * sizeof length, &length, sizeof length);

@@ -182,7 +182,7 @@ def _read_tensors(view: c_void_p, owner: Any, context: Context) -> Dict[str, Tup
     return found
 
 
-# What a fetch copies
+# Copies of a fetch
 
 class _Misfits:
     """Tensors that cannot be fetched as asked. Nothing was written."""

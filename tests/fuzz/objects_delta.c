@@ -1,6 +1,6 @@
 /* Deltas of objects: the first bytes choose the length of a block; the others are an
- * encoded block, the content of its frame, or the change of a valid one. What is decoded lies
- * inside the block, and is the same twice. */
+ * encoded block, the content of its frame, or the change of a valid one. The decoder writes inside
+ * the block only, and gives the same bytes twice. */
 #include <string.h>
 #include <zstd.h>
 
@@ -31,8 +31,7 @@ static void decode(const uint8_t *bytes, uint32_t byte_count, uint32_t block_byt
     sl_assert(err[0] != 0 || memcmp(block[0], block[1], block_bytes) == 0);
 }
 
-/* A valid encoding of a block that differs from the base by the input, of which bytes are changed.
- */
+/* A valid encoding, of which some bytes are changed. The block is the base with the input. */
 static void change(struct sl_bytes input, uint32_t block_bytes)
 {
     const uint32_t width = 1U << (sl_bytes_u8(&input) % 4);
