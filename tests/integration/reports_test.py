@@ -164,11 +164,15 @@ class Reports(harness.StarlingTest):
     def test_launcher_waits_for_the_page(self):
         """The grace period of the launcher begins when the page has ended."""
         data = self.file("data", "1 1:1 2:1\n0 3:1 4:1\n" * 200)
-        done = self.start("starling-launch", "--ps", 1, "--workers", 1, "--grace", "4s", "--http-linger", "5s", "--",
-                          "--data", data)
-        self.assertEqual(done.wait(), 0)
-        self.assertIn("its page stays for 5 s", done.output)
-        self.assertNotIn("is killed", done.output)
+        launcher = self.start("starling-launch", "--ps", 1, "--workers", 1, "--grace", "1s", "--http-linger", "1h", "--",
+                              "--data", data)
+        launcher.wait_line("its page stays for 3600 s")
+        time.sleep(2)  # longer than the grace period
+        self.assertTrue(launcher.running(), launcher.output)
+        server, = harness.children_of(launcher.pid)
+        os.kill(server, signal.SIGTERM)
+        self.assertEqual(launcher.wait(), 0, launcher.output)
+        self.assertNotIn("is killed", launcher.output)
 
     def test_hostile_texts(self):
         """Names with control characters are dropped; quotes and tags are escaped."""
