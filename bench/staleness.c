@@ -140,6 +140,11 @@ static int report(const struct sl_bench_staleness *run,
     sl_bench_report_add(report, "torn reads", "pulls", "", (double)found->torn);
     sl_bench_report_add(report, "sent by the trainer's host", "bytes", "B",
                         (double)found->sent_bytes);
+    if (found->pushes > SL_BENCH_STALENESS_FIRST) {
+        sl_bench_report_add(report, "sent for a later version", "bytes", "B",
+                            (double)(found->sent_bytes - found->first_bytes) /
+                                (double)(found->pushes - SL_BENCH_STALENESS_FIRST));
+    }
     return sl_bench_report_finish(&report, &o->common);
 }
 

@@ -366,6 +366,9 @@ static int push_all(struct sl_bench_staleness_trainer *trainer)
         err = run->mode->push(run, version);
         now_ns = sl_bench_now_ns();
         push_ns += now_ns - from_ns;
+        if (version == SL_BENCH_STALENESS_FIRST) {
+            trainer->found->first_bytes = run->sent_bytes + sl_bench_tcp_bytes_sent();
+        }
         trainer->begun_ns[version] = from_ns;
         trainer->pushed_ns[version] = now_ns;
         trainer->version = version;

@@ -6,6 +6,9 @@
 #include "bench/staleness.h"
 #include "core/metric.h"
 
+/* The first versions are sent whole, also with deltas. */
+#define SL_BENCH_STALENESS_FIRST 4U
+
 /* Of the steps of all workers, from the first version on. Times in ns. */
 struct sl_bench_staleness_found {
     double average;                         /* SRL's, at posts */
@@ -14,6 +17,7 @@ struct sl_bench_staleness_found {
     struct sl_metric_histogram visible;     /* from the end of a push until a worker has it */
     struct sl_metric_histogram delivered;   /* from the beginning of the push */
     uint64_t torn, pulls, pushes, sent_bytes;
+    uint64_t first_bytes; /* of sent_bytes: sent by the end of push SL_BENCH_STALENESS_FIRST */
     double push_seconds; /* mean */
 };
 

@@ -105,7 +105,7 @@ _OUT = POINTER(c_void_p)
 # Function: arguments; those that return something else than an error number: in _RESULTS.
 _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "sl_objects_create": (POINTER(ObjectsOptions), _OUT), "sl_objects_destroy": (_OUT,), "sl_objects_address": (c_void_p,),
-    "sl_objects_last_error": (), "sl_publish_begin": (c_void_p, POINTER(PublishOptions), c_uint32, _OUT),
+    "sl_objects_last_error": (), "sl_objects_metrics": (c_void_p, c_void_p, c_size_t), "sl_publish_begin": (c_void_p, POINTER(PublishOptions), c_uint32, _OUT),
     "sl_publish_tensor": (c_void_p, POINTER(Tensor)), "sl_publish_commit": (c_void_p, c_uint32, POINTER(c_uint64)),
     "sl_publish_end": (_OUT,), "sl_object_remove": (c_void_p, c_char_p, c_uint64, c_uint32),
     "sl_object_wait_held": (c_void_p, c_char_p, c_uint64, c_uint32, c_uint32),

@@ -44,6 +44,7 @@ _NAMED = 3  # tensors in the text of an error
 _HASH_AND_COPY = 5e8  # bytes per second: what a publication does at least before it waits
 _ALONE_BYTES = 4 << 20  # so much is copied by one thread
 _COPIERS_MAX = 4
+_METRICS_BYTES = 16 << 10
 _ORIGINS = ("host", "ps", "caller")
 _Path = Union[str, "os.PathLike[str]"]
 _Slices = Mapping[str, Any]
@@ -545,6 +546,16 @@ class Node:
             _library.load().sl_subscription_staleness(pointer, byref(found))
         return Staleness(found.version, found.newest, found.behind, found.behind_us / 1e6, found.measured_us / 1e6,
                          found.behind_mean, found.behind_us_mean / 1e6, found.opened_count, found.skipped_count)
+
+    def metrics(self) -> str:
+        """Returns the bytes that this node has read from others and has not, of equal blocks and by deltas, for Prometheus.
+
+        docs/metrics.md lists the names. Errors: NoMemoryError.
+        """
+        text = ctypes.create_string_buffer(_METRICS_BYTES)
+        with self._handle as node:
+            invoke(self._context("metrics", ""), "sl_objects_metrics", node, text, len(text))
+        return text.value.decode()
 
     def close(self) -> None:
         """Ends the node: it serves nothing any more, and with serve() the catalogue ends.

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -210,6 +211,8 @@ class Versions(NodeTest):
             changing["w"][random.integers(0, 1000000, 10000)] += step
             number = self.publish(changing, delta=True)
             self.assert_tensors(self.fetch(version=number).tensors, changing)
+        saved = re.search(r'^starling_objects_saved_bytes_total{by="delta"} (\d+)$', self.other.metrics(), re.MULTILINE)
+        self.assertGreater(int(saved[1]), changing["w"].nbytes)
         deltas = self.node.versions(self.name + "~delta0", TIMEOUT)
         self.assertEqual([each.version for each in deltas], [2, 3])
         self.assertLess(sum(each.bytes for each in deltas), changing["w"].nbytes / 2)
