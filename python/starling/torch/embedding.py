@@ -13,6 +13,7 @@ from ..keys import unique
 from ..specs import check_integer
 from ..tables import SparseTable, Step
 from .dense import DTYPES, check_finite, client_of
+from .jagged import JaggedTensor, is_jagged, result_types, split
 
 _MODES = ("mean", "sum")
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -192,34 +193,74 @@ class EmbeddingBagCollection(torch.nn.Module):
     "mean" for a history of items: a key of several features is pulled once, and the sum of its gradients is
     pushed once.
 
-    bags: at least one; all tables are of one client. One thread at a time.
+    bags: at least one; all tables are of one client. Bags of one feature of a KeyedJaggedTensor are named
+    "feature@table", as in TorchRec. is_weighted: whether its weights count; then all bags are "sum", as in torch.
+    One thread at a time.
     """
 
-    def __init__(self, bags: Mapping[str, EmbeddingBag]) -> None:
+    def __init__(self, bags: Mapping[str, EmbeddingBag], is_weighted: bool = False) -> None:
         super().__init__()
         if not isinstance(bags, Mapping) or not all(isinstance(bag, EmbeddingBag) for bag in bags.values()):
             raise TypeError(f"bags: {type(bags).__name__}; accepted: a dict of name to EmbeddingBag")
         self._client = client_of("bags", [bag.table for bag in bags.values()])
+        means = [name for name, bag in bags.items() if bag.mode != "sum"]
+        if is_weighted and means:
+            raise ValueError(f"is_weighted: the bag {means[0]!r} is 'mean'; accepted with weights: 'sum', as in torch")
         self.bags = dict(bags)
+        self._is_weighted = is_weighted
+        self._configs: List[Any] = []
         self._modules_of_bags = torch.nn.ModuleList(self.bags.values())  # a ModuleDict refuses names such as "items"
 
-    def forward(self, features: Mapping[str, Any]) -> Dict[str, torch.Tensor]:
-        """Returns (bags, dim) for each feature, of the dtype of its bag.
+    def forward(self, features: Any) -> Any:
+        """Returns (bags, dim) for each feature, of the dtype of its bag: a dict for a dict, and for a
+        KeyedJaggedTensor a KeyedTensor with the columns of all bags, (batch, sum of their dims).
 
         features: the arguments of EmbeddingBag.forward for each name: keys, (keys,), (keys, offsets) or
-        (keys, offsets, per_sample_weights). Raises KeyError for an unknown name, TypeError for other
-        arguments.
+        (keys, offsets, per_sample_weights); or a KeyedJaggedTensor with the features of all bags. An empty bag
+        gives zeros. Raises KeyError for an unknown name or a feature that is missing, TypeError or ValueError for
+        other arguments.
         """
-        return dict(zip(features, _forward(self._client, self._arguments_of("features", features))))
+        pooled = _forward(self._client, self._arguments_of("features", features))
+        if isinstance(features, Mapping):
+            return dict(zip(features, pooled))
+        dims = [bag.table.dim for bag in self.bags.values()]
+        return result_types(features)[0](keys=list(self.bags), length_per_key=dims, values=torch.cat(pooled, 1))
+
+    def is_weighted(self) -> bool:
+        """Returns whether the weights of a KeyedJaggedTensor count."""
+        return self._is_weighted
+
+    def embedding_bag_configs(self) -> List[Any]:
+        """Returns the configurations of the collection that replace() replaced by this one; else none."""
+        return self._configs
 
     def _arguments_of(self, what: str, features: Any) -> List[Tuple[EmbeddingBag, Tuple[Any, ...]]]:
         """Returns the bag of each feature and the arguments of its forward pass, after checking them."""
-        if not isinstance(features, Mapping):
-            raise TypeError(f"{what}: {type(features).__name__}; accepted: a dict of name to keys or (keys, ...)")
-        unknown = [name for name in features if name not in self.bags]
-        if unknown:
-            raise KeyError(f"{what}: {unknown[0]!r}; accepted: {', '.join(map(repr, self.bags))}")
-        return [(self.bags[name], arguments_of(name, given)) for name, given in features.items()]
+        if isinstance(features, Mapping):
+            unknown = [name for name in features if name not in self.bags]
+            if unknown:
+                raise KeyError(f"{what}: {unknown[0]!r}; accepted: {', '.join(map(repr, self.bags))}")
+            return [(self.bags[name], arguments_of(name, given)) for name, given in features.items()]
+        if not is_jagged(features):
+            raise TypeError(f"{what}: {type(features).__name__}; accepted: a dict of name to keys or (keys, ...), or a "
+                            "KeyedJaggedTensor")
+        return self._arguments_of_parts(what, self._parts_of(what, features))
+
+    def _arguments_of_parts(self, what: str, parts: List[Tuple[str, JaggedTensor]]) -> List[Tuple[EmbeddingBag, Tuple[Any, ...]]]:
+        if self._is_weighted and parts[0][1].weights_or_none() is None:
+            raise ValueError(f"{what}: no weights; accepted: weights, because the collection is_weighted")
+        return [(self.bags[name], arguments_of(name, (part.values(), part.offsets()[:-1].long(),
+                                                      part.weights().float() if self._is_weighted else None)))
+                for name, part in parts]
+
+    def _parts_of(self, what: str, features: Any) -> List[Tuple[str, JaggedTensor]]:
+        """Returns the name of each bag and the part of its feature of a KeyedJaggedTensor."""
+        parts = split(what, features)
+        found = [(name, parts.get(name, parts.get(name.rpartition("@")[0]))) for name in self.bags]
+        missing = [name for name, part in found if part is None]
+        if missing:
+            raise KeyError(f"{what}: none for {missing[0]!r} among {', '.join(map(repr, parts))}; accepted: one for each bag")
+        return found  # type: ignore
 
     def push(self, *, step: Optional[Step] = None) -> None:
         """Pushes the gradients of all bags, in one step: the caller's, or one of its own."""
@@ -236,6 +277,52 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     def extra_repr(self) -> str:
         return ", ".join(map(repr, self.bags))
+
+
+class EmbeddingCollection(EmbeddingBagCollection):
+    """An EmbeddingBagCollection that pools nothing: it returns the row of each key of a KeyedJaggedTensor.
+
+    bags: at least one; their tables have one dim. need_indices: whether the results have the keys, as weights.
+    One thread at a time.
+    """
+
+    def __init__(self, bags: Mapping[str, EmbeddingBag], need_indices: bool = False) -> None:
+        super().__init__(bags)
+        dims = {bag.table.dim: name for name, bag in bags.items()}
+        if len(dims) > 1:
+            raise ValueError(f"bags: tables of {' and '.join(map(str, dims))} columns, of {' and '.join(dims.values())}; accepted: "
+                             "one dim for all")
+        self._need_indices = need_indices
+
+    def forward(self, features: Any) -> Dict[str, Any]:
+        """Returns a JaggedTensor for each bag: values (n, dim), for the n keys of its feature, and their lengths.
+
+        features: a KeyedJaggedTensor with the features of all bags. Raises KeyError for a feature that is missing,
+        TypeError or ValueError for other arguments.
+        """
+        parts = self._parts_of("features", features)
+        rows = _forward(self._client, self._arguments_of_parts("features", parts))
+        jagged = result_types(features)[1]
+        return {name: jagged(values=values, lengths=part.lengths(), weights=part.values() if self._need_indices else None)
+                for values, (name, part) in zip(rows, parts)}
+
+    def need_indices(self) -> bool:
+        """Returns whether the results have the keys, as weights."""
+        return self._need_indices
+
+    def embedding_dim(self) -> int:
+        """Returns the columns of each row."""
+        return next(iter(self.bags.values())).table.dim
+
+    def embedding_configs(self) -> List[Any]:
+        """Returns the configurations of the collection that replace() replaced by this one; else none."""
+        return self._configs
+
+    def _arguments_of(self, what: str, features: Any) -> List[Tuple[EmbeddingBag, Tuple[Any, ...]]]:
+        return self._arguments_of_parts(what, self._parts_of(what, features))
+
+    def _arguments_of_parts(self, what: str, parts: List[Tuple[str, JaggedTensor]]) -> List[Tuple[EmbeddingBag, Tuple[Any, ...]]]:
+        return [(self.bags[name], arguments_of(name, part.values().reshape(-1, 1))) for name, part in parts]
 
 
 def _forward(client: Client, features: List[Tuple[EmbeddingBag, Tuple[Any, ...]]]) -> List[torch.Tensor]:

@@ -26,7 +26,7 @@ class Optimizer(torch.optim.Optimizer):
     Gradients of several backward passes are pushed together: those of embeddings until step() or
     zero_grad(), those of dense parameters until zero_grad().
 
-    parts: an iterable of EmbeddingBag, EmbeddingBagCollection and DenseParameters. check_finite: step()
+    parts: an iterable of EmbeddingBag, EmbeddingBagCollection, EmbeddingCollection and DenseParameters. check_finite: step()
     raises FloatingPointError for a gradient that is NaN or infinite, before anything is sent.
     Raises ValueError or TypeError for other parts. Only the thread that made it may use it.
     """

@@ -30,7 +30,7 @@ class Pipeline:
     is up to max(ahead, 2) batches ahead: give a random one its own torch.Generator.
 
     loader: an iterable of batches. keys_of: a function of a batch that returns the keys of each EmbeddingBag as
-    its forward pass gets them; of an EmbeddingBagCollection its features: {name: keys or (keys, ...)}.
+    its forward pass gets them; of a collection its features: {name: keys or (keys, ...)}, or a KeyedJaggedTensor.
     ahead: 0 to 64.
     Raises ValueError for an `ahead` that the tables do not allow. The optimizer's thread.
     """

@@ -15,7 +15,7 @@ import torch
 
 from ..cluster import _program
 from ..errors import StarlingError
-from .embedding import EmbeddingBag, EmbeddingBagCollection, arguments_of
+from .embedding import EmbeddingBag, EmbeddingBagCollection, EmbeddingCollection, arguments_of
 
 _OPSET = 13
 # Newer torch has a second exporter, which is the default there, and which traces no modules.
@@ -160,7 +160,10 @@ def _replaced(model: torch.nn.Module, look_up: _LookUp) -> Iterator[None]:
 
     def forward_of(path: str, module: torch.nn.Module) -> Optional[Callable[..., Any]]:
         if isinstance(module, EmbeddingBagCollection):
-            def of_collection(features: Mapping[str, Any]) -> Dict[str, torch.Tensor]:
+            def of_collection(features: Any) -> Dict[str, torch.Tensor]:
+                if not isinstance(features, Mapping) or isinstance(module, EmbeddingCollection):
+                    raise ValueError(f"{path}: {type(module).__name__} of {type(features).__name__}; accepted in a served model: "
+                                     "EmbeddingBagCollection of a dict")
                 given = module._arguments_of("features", features)
                 return {name: look_up(name, *each) for name, each in zip(features, given)}
             return of_collection
