@@ -30,8 +30,8 @@ def run(options, share, rate, has_deltas):
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         done = subprocess.run(
             [os.path.join(options.bin, "starling-bench"), "staleness", "--mode=server", "--subscribe", "--tcp", *["--delta"] * has_deltas,
-             f"--changed={share}", f"--rate={rate}", f"--data_size={options.size}", "--workers=1", "--push_frequency=0.3",
-             f"--max_version={options.versions}", "--max_time=600", "--LOGLEVEL=ERROR", f"--json={file.name}"],
+             f"--changed={share}", f"--rate={rate}", f"--data_size={options.size}", "--workers=1",
+             f"--push_frequency={0.3 + 1.5 * options.size * 2**20 / rate if rate else 0.3}", f"--max_version={options.versions}", "--max_time=600", "--LOGLEVEL=ERROR", f"--json={file.name}"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
             raise report.Failure(done.stdout.strip())
@@ -81,7 +81,7 @@ def main(argv):
     parser.add_argument("--bin", default="build/release/bin", help="of starling-bench")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", type=int, default=64, help="MiB of a version")
-    parser.add_argument("--versions", type=int, default=24, help="of each run; the first ones use new memory, which the median leaves out")
+    parser.add_argument("--versions", type=int, default=16, help="of each run; the first ones use new memory, which the median leaves out")
     options = parser.parse_args(argv)
     try:
         ratios = measure(options)
