@@ -27,11 +27,12 @@ WIDTH, HEIGHT, MARGIN = 300, 200, 50
 
 def run(options, share, rate, has_deltas):
     """Bytes sent for a version, and the median seconds from the begin of its push until the reader has it."""
+    interval = 0.3 + (1.5 * (options.size << 20) / rate if rate > 0 else 0)  # a whole version arrives before the next one
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         done = subprocess.run(
             [os.path.join(options.bin, "starling-bench"), "staleness", "--mode=server", "--subscribe", "--tcp", *["--delta"] * has_deltas,
              f"--changed={share}", f"--rate={rate}", f"--data_size={options.size}", "--workers=1",
-             f"--push_frequency={0.3 + 1.5 * options.size * 2**20 / rate if rate else 0.3}", f"--max_version={options.versions}", "--max_time=600", "--LOGLEVEL=ERROR", f"--json={file.name}"],
+             f"--push_frequency={interval}", f"--max_version={options.versions}", "--max_time=600", "--LOGLEVEL=ERROR", f"--json={file.name}"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
             raise report.Failure(done.stdout.strip())
