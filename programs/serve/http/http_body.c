@@ -707,7 +707,7 @@ static void put_output(FILE *file, const struct sl_http_body *body, uint32_t ind
 }
 
 static void put_answer(FILE *file, const struct sl_http_body *body,
-                       const struct sl_serve_request *request, uint32_t count, size_t *json_bytes)
+                       const struct sl_serve_request *request, uint32_t count)
 {
     (void)fputs("{\"model_name\":", file);
     http_body_put_text(file, request->model);
@@ -725,13 +725,27 @@ static void put_answer(FILE *file, const struct sl_http_body *body,
                    request->answer.output);
     }
     (void)fputs("]}", file);
-    const size_t end = (size_t)ftell(file);
-    *json_bytes = 0;
+}
+
+/* The bytes of the outputs that follow the JSON. */
+static size_t sum_binary(const struct sl_http_body *body, const struct sl_serve_request *request,
+                         uint32_t count)
+{
+    size_t sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sl_serve_tensor *tensor = sl_http_body_find_output(body, request, i);
+        sum += http_body_is_binary(body, i, tensor) ? tensor->bytes : 0;
+    }
+    return sum;
+}
+
+static void append_binary(const struct sl_http_body *body, const struct sl_serve_request *request,
+                          uint32_t count, struct sl_bytes_writer *writer)
+{
     for (uint32_t i = 0; i < count; i++) {
         const struct sl_serve_tensor *tensor = sl_http_body_find_output(body, request, i);
         if (http_body_is_binary(body, i, tensor)) {
-            *json_bytes = end;
-            (void)fwrite(request->answer.output + tensor->offset, 1, tensor->bytes, file);
+            sl_bytes_put(writer, request->answer.output + tensor->offset, tensor->bytes);
         }
     }
 }
@@ -752,19 +766,23 @@ int sl_http_body_answer(const struct sl_http_body *body, const struct sl_serve_r
                                         body->outputs[i].name);
         }
     }
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *file = open_memstream(&text, &bytes);
-    if (file == NULL) {
+    char *json = NULL, *text = NULL;
+    size_t end = 0;
+    const size_t binary = sum_binary(body, request, count);
+    FILE *file = open_memstream(&json, &end);
+    if (file != NULL) {
+        put_answer(file, body, request, count);
+        const bool failed = ferror(file) != 0;
+        text = fclose(file) == 0 && !failed ? realloc(json, end + binary) : NULL;
+    }
+    if (text == NULL) {
+        free(json);
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for the answer");
     }
-    put_answer(file, body, request, count, json_bytes);
-    const bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed) {
-        free(text);
-        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for the answer");
-    }
+    struct sl_bytes_writer writer = sl_bytes_writer_over(text + end, binary);
+    append_binary(body, request, count, &writer);
     *out = text;
-    *out_bytes = bytes;
+    *out_bytes = end + binary;
+    *json_bytes = binary > 0 ? end : 0;
     return 0;
 }

@@ -108,7 +108,7 @@ static void serve_call_count(struct sl_serve_call *call)
     const uint64_t now_ns = sl_reactor_now_ns(routes->reactor);
     const struct sl_object_entry *first;
     const uint64_t count = sl_serve_gateway_versions(routes->gateway, request->model, &first);
-    uint64_t version = request->answer.version;
+    uint64_t version = request->answer.err == 0 ? request->answer.version : 0;
     for (uint64_t i = count; i > 0 && version == 0; i--) { /* 0: the newest */
         const bool is_wanted = request->version == 0 || first[i - 1].version == request->version;
         version = is_wanted ? first[i - 1].version : 0;

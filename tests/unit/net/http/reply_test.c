@@ -105,3 +105,18 @@ SL_CASE(reply_error__escapes_and_replaces)
     assert_string_equal(reply.body, "{\"error\":\"no ? UTF-8\"}");
     sl_reply_fini(&reply);
 }
+
+SL_CASE(reply_compress__deflate_and_short_bodies)
+{
+    struct sl_reply reply = make(600, false);
+    char text[600];
+    uLongf bytes = sizeof text;
+    sl_reply_compress(&reply, "deflate", 1);
+    assert_string_equal(reply.encoding, "deflate");
+    assert_int_equal(uncompress((void *)text, &bytes, reply.body, reply.bytes), Z_OK);
+    assert_int_equal(bytes, sizeof text);
+    assert_memory_equal(text, "{\"requests_s\":1,", 16);
+    sl_reply_fini(&reply);
+    assert_true(sl_reply_accepts("gzip;q=0, Deflate", "deflate"));
+    assert_false(sl_reply_accepts("gzip", "deflate"));
+}
