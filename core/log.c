@@ -47,11 +47,6 @@ void sl_log_setup(enum sl_log_level least, const char *process_name)
     atomic_store_explicit(&process, names[1], memory_order_release);
 }
 
-void sl_log_set_level(enum sl_log_level least)
-{
-    atomic_store_explicit(&least_level, (int)least, memory_order_relaxed);
-}
-
 void sl_log_set_json(bool json)
 {
     atomic_store_explicit(&is_json, json, memory_order_relaxed);

@@ -11,9 +11,6 @@
  * Defaults: INFO, "starling". A level that the program has set with sl_log_set stays. */
 void sl_log_setup(enum sl_log_level least, const char *process_name);
 
-/* Sets the lowest printed level while the process runs. Any thread. */
-void sl_log_set_level(enum sl_log_level least);
-
 /* The work of sl_log_set, for the libraries that export it. */
 void sl_log_redirect(enum sl_log_level level, sl_log_fn *callback, void *ctx);
 

@@ -182,7 +182,7 @@ void sl_http_control_run_log_set(struct sl_serve_call *call)
     }
     level = least < level ? least : level;
     level = most >= level ? most + 1 : level;
-    sl_log_set_level((enum sl_log_level)level);
+    sl_log_redirect((enum sl_log_level)level, NULL, NULL); /* a gateway has no callback */
     sl_http_control_run_log(call);
 }
 

@@ -5,13 +5,15 @@
 
 #include "config/number.h"
 #include "core/clock.h"
+#include "objects/catalogue/message.h"
 #include "programs/serve/http/http_control.h"
 #include "programs/serve/http/http_infer.h"
 #include "programs/serve/http/http_models.h"
 
 #define TIMEOUT_MS   1000 /* default */
 #define OPTION_BYTES SL_SERVE_CALL_OPTION_BYTES
-#define CUDA_BYTES   65536 /* of a body with the handle of a region on a GPU */
+#define CODED_BYTES  (1U << 20) /* most of an answer that is compressed: other requests wait */
+#define CUDA_BYTES   65536      /* of a body with the handle of a region on a GPU */
 
 #define MODELS       "/v2/models/"
 #define REPOSITORY   "/v2/repository/"
@@ -128,13 +130,17 @@ static bool read_model(struct sl_serve_call *call, const char *model, size_t byt
 /* False: replied. */
 static bool read_region(struct sl_serve_call *call, const char *name, size_t bytes)
 {
-    if (bytes >= sizeof call->region) {
-        sl_http_call_reply_error(&call->http, 400, "a region's name has at most %zu bytes",
-                                 sizeof call->region - 1);
-        return false;
+    const size_t room = sizeof call->region;
+    memcpy(call->region, name, bytes < room ? bytes : room - 1);
+    if (bytes < room && sl_objects_text_is_valid(call->region, room) &&
+        sl_objects_text_is_utf8(call->region)) {
+        return true;
     }
-    memcpy(call->region, name, bytes);
-    return true;
+    sl_http_call_reply_error(&call->http, 400,
+                             "a region's name has at most %zu bytes, of UTF-8 without control "
+                             "characters",
+                             room - 1);
+    return false;
 }
 
 /* Reads the name that is in the path. False: replied. */
@@ -233,7 +239,7 @@ static void finish(void *ctx, struct sl_http_call *http)
     const char *accepted = sl_http_call_header(http, "Accept-Encoding");
     const bool is_gzip = sl_reply_accepts(accepted, "gzip");
     if (call->route != NULL && call->route->run == sl_http_infer_run && reply->status == 200 &&
-        (is_gzip || sl_reply_accepts(accepted, "deflate"))) {
+        reply->bytes <= CODED_BYTES && (is_gzip || sl_reply_accepts(accepted, "deflate"))) {
         sl_reply_compress(reply, is_gzip ? "gzip" : "deflate", 1);
         sl_reply_header(reply, "Content-Encoding", reply->encoding);
     }

@@ -92,7 +92,7 @@ CASE(http_control__traces_stay_off)
 
 CASE(http_control__the_log_level_is_set)
 {
-    sl_log_set_level(SL_LOG_INFO);
+    sl_log_redirect(SL_LOG_INFO, NULL, NULL);
     check(f, "GET /v2/logging", "", "", 200,
           "{\"log_file\":\"\",\"log_info\":true,\"log_warning\":true,\"log_error\":true,"
           "\"log_verbose_level\":0,\"log_format\":\"default\"}");
@@ -121,7 +121,7 @@ CASE(http_control__the_log_level_is_set)
     check(f, "POST /v2/logging", "", "{\"log_info\":1}", 400, "log_info");
     check(f, "POST /v2/logging", "", "{\"log_level\":1}", 400, "log_level");
     assert_true(sl_log_enabled(SL_LOG_WARN) && !sl_log_enabled(SL_LOG_INFO));
-    sl_log_set_level(SL_LOG_INFO);
+    sl_log_redirect(SL_LOG_INFO, NULL, NULL);
 }
 
 /* ---- shared memory ---- */
@@ -261,6 +261,8 @@ CASE(http_regions__only_memory_by_a_plain_name_is_accepted)
     memset(line + strlen(line), 'n', 128);
     strncat(line, "/register", sizeof line - strlen(line) - 1);
     check(f, line, "", "{}", 400, "a region's name has at most 127 bytes");
+    check(f, "GET /v2/systemsharedmemory/region/%01/status", "", "", 400, "control characters");
+    check(f, "GET /v2/systemsharedmemory/region/%FF/status", "", "", 400, "UTF-8");
     memory_drop(&memory);
 }
 
