@@ -13,7 +13,6 @@
 #define TIMEOUT_MS   1000 /* default */
 #define OPTION_BYTES SL_SERVE_CALL_OPTION_BYTES
 #define CODED_BYTES  (1U << 20) /* most of an answer that is compressed: other requests wait */
-#define CUDA_BYTES   65536      /* of a body with the handle of a region on a GPU */
 
 #define MODELS       "/v2/models/"
 #define REPOSITORY   "/v2/repository/"
@@ -50,7 +49,7 @@ static const struct sl_serve_route table[] = {
     {CUDA "/status", "", PLAIN, false, 0, sl_http_control_run_cuda_status, NULL},
     {CUDA "/unregister", "", PLAIN, true, OPTION_BYTES, sl_http_control_run_cuda_remove, NULL},
     {CUDA "/region/", "/status", REGION, false, 0, sl_http_control_run_cuda_status, NULL},
-    {CUDA "/region/", "/register", REGION, true, CUDA_BYTES, sl_http_control_run_cuda_add, NULL},
+    {CUDA "/region/", "/register", REGION, true, OPTION_BYTES, sl_http_control_run_cuda_add, NULL},
     {CUDA "/region/", "/unregister", REGION, true, OPTION_BYTES, sl_http_control_run_cuda_remove, NULL},
     {"/v2/trace/setting", "", PLAIN, false, 0, sl_http_control_run_trace, NULL},
     {"/v2/trace/setting", "", PLAIN, true, OPTION_BYTES, sl_http_control_run_trace_set, NULL},
