@@ -669,19 +669,10 @@ const struct sl_serve_tensor *sl_http_body_find_output(const struct sl_http_body
     return tensor < end && sl_serve_request_datatype(tensor->type) != NULL ? tensor : NULL;
 }
 
-static void put_range(FILE *file, const struct sl_http_body_range *range, uint64_t bytes)
-{
-    (void)fputs("],\"parameters\":{\"shared_memory_region\":", file);
-    http_body_put_text(file, range->region);
-    (void)fprintf(file, ",\"shared_memory_offset\":%llu,\"shared_memory_byte_size\":%llu}}",
-                  (unsigned long long)range->offset, (unsigned long long)bytes);
-}
-
 static void put_output(FILE *file, const struct sl_http_body *body, uint32_t index,
                        const struct sl_serve_tensor *tensor, const uint8_t *output)
 {
     const uint32_t element_bytes = sl_objects_type_bytes(tensor->type);
-    const struct sl_http_body_output *wanted = http_body_wanted(body, index);
     (void)fputs("{\"name\":", file);
     http_body_put_text(file, tensor->name);
     (void)fprintf(file, ",\"datatype\":\"%s\",\"shape\":[",
@@ -689,8 +680,9 @@ static void put_output(FILE *file, const struct sl_http_body *body, uint32_t ind
     for (uint32_t i = 0; i < tensor->rank; i++) {
         (void)fprintf(file, "%s%llu", i == 0 ? "" : ",", (unsigned long long)tensor->shape[i]);
     }
-    if (http_body_is_shared(wanted)) {
-        put_range(file, &wanted->range, tensor->bytes);
+    if (http_body_is_shared(
+            http_body_wanted(body, index))) { /* clients know where; some expect no parameters */
+        (void)fputs("]}", file);
         return;
     }
     if (http_body_is_binary(body, index, tensor)) {
