@@ -9,6 +9,7 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import time
 
@@ -17,7 +18,7 @@ import processes
 import report
 from driver import number
 
-PARTS = ("cold", "schedules", "resident", "http", "zipf", "strategies", "many", "memory")
+PARTS = ("cold", "schedules", "resident", "http", "shared", "zipf", "strategies", "many", "memory")
 MIB = 1 << 20
 WAIT = 120  # seconds, for what is not measured
 
@@ -144,7 +145,7 @@ class Models:
             import serve_models  # needs python3-onnx
             path = os.path.join(self.folder, f"{kind}.onnx")
             {"mlp": lambda: serve_models.mlp(path, 1024, 8), "small": lambda: serve_models.mlp(path, 512, 4),
-             "tiny": lambda: serve_models.mlp(path, 64, 1),
+             "tiny": lambda: serve_models.mlp(path, 64, 1), "relu": lambda: serve_models.relu(path, MIB // 4),
              "large": lambda: serve_models.mlp(path, 2048, 16),
              "resnet": lambda: serve_models.resnet50(path, self.options.pixels)}[kind]()
             self.files[kind] = path
@@ -306,6 +307,70 @@ def measure_http(options, models, bench):
                 result = client(options, urls[name], path, "--mode=one", "--requests=1000")
                 bench.sample(f"64 values, {name}", "p50", "us", 1000 * result["p50_ms"])
             bench.sample_ratio("starling-serve / libmicrohttpd with a constant answer", rates["starling-serve"] / rates["libmicrohttpd"])
+
+
+class Tensors:
+    """A client with one input and one output of 1 MiB of a model, over one connection, without a library that copies."""
+
+    def __init__(self, url, stack, agent):
+        host, port = url.rsplit(":", 1)
+        self.socket = stack.enter_context(socket.create_connection((host, int(port)), WAIT))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.data, self.answer = random.randbytes(MIB // 4) * 4, bytearray(2 * MIB)
+        self.key = f"{agent}-http"
+        with open(f"/dev/shm/{self.key}", "wb") as file:
+            file.write(self.data + bytes(MIB))
+        stack.callback(os.unlink, f"/dev/shm/{self.key}")
+        region = json.dumps({"key": self.key, "offset": 0, "byte_size": 2 * MIB}).encode()
+        self.ask("/v2/systemsharedmemory/region/tensors/register", region)
+        shared = {"shared_memory_region": "tensors", "shared_memory_byte_size": MIB}
+        self.binary = self.request({"binary_data_size": MIB}, {"binary_data": True})
+        self.shared = self.request(shared, {**shared, "shared_memory_offset": MIB})
+
+    @staticmethod
+    def request(of_input, of_output):
+        return json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, MIB // 4], "parameters": of_input}],
+                           "outputs": [{"name": "r0", "parameters": of_output}]}).encode()
+
+    def ask(self, path, text, tail=b""):
+        """Sends a request, and reads its answer."""
+        head = (f"POST {path} HTTP/1.1\r\nHost: bench\r\nStarling-Timeout-Ms: {WAIT * 1000}\r\n"
+                f"Inference-Header-Content-Length: {len(text)}\r\nContent-Length: {len(text) + len(tail)}\r\n\r\n")
+        self.socket.sendall(head.encode() + text)
+        self.socket.sendall(tail)
+        view, have, end = memoryview(self.answer), 0, -1
+        while end < 0 or have < end:
+            count = self.socket.recv_into(view[have:])
+            have += count
+            begin = self.answer.find(b"\r\n\r\n", 0, have) if end < 0 else -1
+            if begin >= 0:
+                end = begin + 4 + int(re.search(rb"\r\nContent-Length: *(\d+)", self.answer[:begin]).group(1))
+            if count == 0 or (end == have and self.answer[9:12] != b"200"):
+                raise report.Failure(f"{path}: {bytes(self.answer[:min(have, 500)])!r}")
+
+    def seconds(self, way):
+        """The time of one inference whose tensors go this way."""
+        begun = time.perf_counter()
+        if way == "binary":
+            self.ask("/v2/models/w/infer", self.binary, self.data)
+        else:
+            self.ask("/v2/models/w/infer", self.shared)
+        return time.perf_counter() - begun
+
+
+def measure_shared(options, models, bench):
+    """1 MiB in and 1 MiB out, behind the JSON and in shared memory."""
+    models.deploy("relu", ["w"])
+    with Serving(options, models.dir, 10 * MIB, {"cost": []}) as serving:
+        tensors = Tensors(serving.urls["cost"], serving.stack, serving.agent)
+        for number in range(options.rounds):
+            times = {}
+            for way in sorted(("binary", "shared memory"), reverse=bool(number % 2)):
+                samples = sorted(tensors.seconds(way) for _ in range(300))
+                times[way] = bench.sample(f"1 MiB in and out, {way}", "p50", "us", 1e6 * samples[len(samples) // 2])
+                bench.sample(f"1 MiB in and out, {way}", "inferences", "1/s", len(samples) / sum(samples))
+            bench.sample_ratio("1 MiB in and out: time with binary tensors / with shared memory", times["binary"] / times["shared memory"],
+                               least=1.5)
 
 
 def measure_zipf(options, models, bench):

@@ -24,6 +24,11 @@ def mlp(path, width, layers, seed=0):
     save(path, nodes, [("x", [width])], [(f"r{layers - 1}", [width])], weights)
 
 
+def relu(path, width):
+    """One ReLU of `width` values: a model whose tensors are all that it costs."""
+    save(path, [helper.make_node("Relu", ["x"], ["r0"])], [("x", [width])], [("r0", [width])], [])
+
+
 def resnet50(path, pixels=224, seed=0):
     """He et al. 2016, table 1, with the batch normalizations folded: 102 MB."""
     random, nodes, weights = numpy.random.default_rng(seed), [], []

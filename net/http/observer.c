@@ -62,8 +62,8 @@ static void read_route(const struct sl_observer_route *route, struct sl_http_cal
     if (reply->body == NULL) {
         sl_reply_error(reply, 500, "there is no reply");
     }
-    if (sl_reply_accepts_gzip(sl_http_call_header(call, "Accept-Encoding"))) {
-        sl_reply_compress(reply);
+    if (sl_reply_accepts(sl_http_call_header(call, "Accept-Encoding"), "gzip")) {
+        sl_reply_compress(reply, "gzip", SL_REPLY_COMPRESS_BYTES);
     } else {
         sl_reply_decompress(reply);
     }

@@ -9,12 +9,9 @@
 
 #include "core/assert.h"
 
-/* Shorter bodies fit into a few packets without compression. */
-#define COMPRESS_BYTES_MIN 8192
-
 /* As zlib.h says: the largest window, and a gzip header. */
-#define GZIP_WINDOW_BITS   (15 + 16)
-#define GZIP_MEMORY        8
+#define GZIP_WINDOW_BITS (MAX_WBITS + 16)
+#define MEMORY_LEVEL     8
 
 static void free_body(struct sl_reply *reply)
 {
@@ -123,12 +120,12 @@ void sl_reply_error(struct sl_reply *reply, uint32_t status, const char *format,
     va_end(arguments);
 }
 
-void sl_reply_compress(struct sl_reply *reply)
+void sl_reply_compress(struct sl_reply *reply, const char *coding, size_t least_bytes)
 {
     z_stream stream = {.next_in = (void *)(uintptr_t)reply->body, .avail_in = (uInt)reply->bytes};
-    if (reply->encoding != NULL || reply->bytes < COMPRESS_BYTES_MIN ||
-        reply->bytes > UINT32_MAX / 2 ||
-        deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, GZIP_WINDOW_BITS, GZIP_MEMORY,
+    const int window_bits = strcmp(coding, "gzip") == 0 ? GZIP_WINDOW_BITS : MAX_WBITS;
+    if (reply->encoding != NULL || reply->bytes < least_bytes || reply->bytes > UINT32_MAX / 2 ||
+        deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, window_bits, MEMORY_LEVEL,
                      Z_DEFAULT_STRATEGY) != Z_OK) {
         return;
     }
@@ -137,7 +134,7 @@ void sl_reply_compress(struct sl_reply *reply)
     stream.next_out = (void *)packed;
     if (packed != NULL && deflate(&stream, Z_FINISH) == Z_STREAM_END) {
         set_body(reply, packed, stream.total_out, false);
-        reply->encoding = "gzip";
+        reply->encoding = coding;
     } else {
         free(packed);
     }
@@ -168,8 +165,9 @@ void sl_reply_decompress(struct sl_reply *reply)
     sl_reply_take(reply, plain, bytes);
 }
 
-bool sl_reply_accepts_gzip(const char *header)
+bool sl_reply_accepts(const char *header, const char *coding)
 {
+    const size_t length = strlen(coding);
     bool accepts = false;
     for (const char *at = header != NULL ? header : ""; *at != '\0';) {
         at += strspn(at, ", \t");
@@ -177,7 +175,7 @@ bool sl_reply_accepts_gzip(const char *header)
         const char *quality = strstr(at, "q=");
         const bool is_accepted =
             quality == NULL || quality >= at + item || strtod(quality + 2, NULL) > 0;
-        if (name == 4 && strncasecmp(at, "gzip", 4) == 0) {
+        if (name == length && strncasecmp(at, coding, length) == 0) {
             return is_accepted;
         }
         accepts |= name == 1 && *at == '*' && is_accepted;

@@ -9,7 +9,9 @@
 
 #include "net/http/query.h"
 
-#define SL_REPLY_HEADERS_MAX 8
+#define SL_REPLY_HEADERS_MAX    8
+/* Shorter bodies fit into a few packets without compression. */
+#define SL_REPLY_COMPRESS_BYTES 8192
 
 struct json_t; /* of jansson */
 
@@ -60,15 +62,16 @@ void sl_reply_verror(struct sl_reply *reply, uint32_t status, const char *format
 void sl_reply_redirect(struct sl_reply *reply, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Compresses a long body with gzip, unless that fails: the state of a large job shrinks to a tenth.
- * Only for a caller that accepts gzip. */
-void sl_reply_compress(struct sl_reply *reply);
+/* Compresses a body of least_bytes or more with "gzip" or "deflate" (static), unless that fails, or
+ * does not make it shorter: the state of a large job shrinks to a tenth. Only for a caller that
+ * accepts the coding. */
+void sl_reply_compress(struct sl_reply *reply, const char *coding, size_t least_bytes);
 
 /* For a caller that does not: a compressed body becomes plain; without memory 500. */
 void sl_reply_decompress(struct sl_reply *reply);
 
-/* Whether the header Accept-Encoding, NULL: none, accepts gzip (RFC 9110, 12.5.3). */
-bool sl_reply_accepts_gzip(const char *header);
+/* Whether the header Accept-Encoding, NULL: none, accepts the coding (RFC 9110, 12.5.3). */
+bool sl_reply_accepts(const char *header, const char *coding);
 
 /* Frees the body, unless it is static or was taken (NULL), and the text. */
 void sl_reply_fini(struct sl_reply *reply);

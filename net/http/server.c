@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "net/http/host.h"
+#include "net/http/inflate.h"
 #include "net/http/listener.h"
 #include "net/http/token.h"
 #include "reactor/reactor.h"
@@ -143,6 +144,7 @@ static void server_on_completed(void *ctx, struct MHD_Connection *connection, vo
         }
     }
     if (call != NULL) {
+        sl_inflate_destroy(&call->inflate);
         sl_reply_fini(&call->reply);
         free(call->query);
         free(call);
@@ -276,6 +278,21 @@ static bool check_caller(const struct sl_http_server *server, struct sl_http_cal
     return false;
 }
 
+/* Creates the decoder of the body; else replies. */
+static void begin_decoding(const struct sl_http_server *server, struct sl_http_call *call,
+                           const char *coding)
+{
+    const bool accepts = server->handler->accepts_codings;
+    const int err = accepts ? sl_inflate_create(coding, &call->inflate) : SL_ERR_UNSUPPORTED;
+    call->body_bytes = SL_HTTP_UNKNOWN_BYTES;
+    if (err == SL_ERR_NO_MEMORY) {
+        sl_http_call_reply_error(call, 503, "no memory to decode the body");
+    } else if (err != 0) {
+        sl_http_call_reply_error(call, 415, "Content-Encoding: %.32s is not accepted%s", coding,
+                                 accepts ? ": gzip and deflate are" : "");
+    }
+}
+
 /* Whether the handler gets the call; else replies. */
 static bool check_head(const struct sl_http_server *server, struct sl_http_call *call,
                        const struct head *head, const char *method)
@@ -304,8 +321,7 @@ static bool check_head(const struct sl_http_server *server, struct sl_http_call 
         sl_http_call_reply_error(call, 405, "method %.16s: %s are accepted", method,
                                  posts ? "GET, HEAD and POST" : "GET and HEAD");
     } else if (head->values[CODING] != NULL && strcasecmp(head->values[CODING], "identity") != 0) {
-        sl_http_call_reply_error(call, 415, "Content-Encoding: %.32s is not accepted",
-                                 head->values[CODING]);
+        begin_decoding(server, call, head->values[CODING]);
     }
     return call->reply.status == 0;
 }
@@ -314,6 +330,12 @@ static void reply_too_large(struct sl_http_call *call)
 {
     sl_http_call_reply_error(call, 413, "the body is too large: at most %llu bytes are accepted",
                              (unsigned long long)call->body_bytes_max);
+}
+
+static void reply_undecoded(struct sl_http_call *call)
+{
+    sl_http_call_reply_error(call, 400,
+                             "the body is damaged, cut short or not of its Content-Encoding");
 }
 
 static uint64_t discarded_max(const struct sl_http_call *call)
@@ -339,22 +361,36 @@ static enum MHD_Result begin(struct sl_http_server *server, struct sl_http_call 
         const uint64_t bytes = strtoull(length, NULL, 10);
         call->body_bytes = bytes < SL_HTTP_UNKNOWN_BYTES ? bytes : SL_HTTP_UNKNOWN_BYTES - 1;
     }
+    const uint64_t announced = call->body_bytes; /* not decoded */
     server_wait(server, server_peer_of(call->connection), 0);
     if (check_head(server, call, &head, method) && server->handler->begin != NULL) {
         server->handler->begin(server->ctx, call);
     }
-    const bool is_large =
-        call->body_bytes != SL_HTTP_UNKNOWN_BYTES && call->body_bytes > call->body_bytes_max;
+    const bool is_large = announced != SL_HTTP_UNKNOWN_BYTES && announced > call->body_bytes_max;
     if (call->reply.status == 0 && is_large) {
         reply_too_large(call);
     }
     /* A reply before the end of the body ends the connection, and may get lost. */
     const bool is_early = head.values[EXPECT] != NULL || !is_framing_clear(&head) ||
-                          (is_large && call->body_bytes > discarded_max(call));
+                          (is_large && announced > discarded_max(call));
     return call->reply.status != 0 && is_early ? send_reply(server, call) : MHD_YES;
 }
 
 /* ---- a body ---- */
+
+/* Passes on a piece of the body, decoded. False: replied. */
+static bool server_put(void *ctx, const void *piece, size_t bytes)
+{
+    struct sl_http_call *call = ctx;
+    const struct sl_http_server *server = call->server;
+    call->received_bytes += bytes;
+    if (call->received_bytes > call->body_bytes_max) { /* in chunks, or compressed */
+        reply_too_large(call);
+    } else {
+        server->handler->receive(server->ctx, call, piece, bytes);
+    }
+    return call->reply.status == 0;
+}
 
 /* A piece of the body has arrived. MHD_NO: closes the connection. */
 static enum MHD_Result receive(struct sl_http_server *server, struct sl_http_call *call,
@@ -365,10 +401,11 @@ static enum MHD_Result receive(struct sl_http_server *server, struct sl_http_cal
     if (peer->bytes > discarded_max(call)) {
         return MHD_NO;
     }
-    if (call->reply.status == 0 && peer->bytes > call->body_bytes_max) { /* in chunks */
-        reply_too_large(call);
-    } else if (call->reply.status == 0) {
-        server->handler->receive(server->ctx, call, piece, bytes);
+    if (call->reply.status == 0 && call->inflate == NULL) {
+        (void)server_put(call, piece, bytes);
+    } else if (call->reply.status == 0 &&
+               sl_inflate_take(call->inflate, piece, bytes, server_put, call) == SL_ERR_INVALID) {
+        reply_undecoded(call);
     }
     return MHD_YES;
 }
@@ -395,7 +432,10 @@ static enum MHD_Result server_on_request(void *ctx, struct MHD_Connection *conne
     }
     if (call->state == SL_HTTP_CALL_BODY) {
         call->state = SL_HTTP_CALL_COMPLETE;
-        if (call->reply.status == 0) {
+        if (call->reply.status == 0 && call->inflate != NULL &&
+            !sl_inflate_is_complete(call->inflate)) {
+            reply_undecoded(call);
+        } else if (call->reply.status == 0) {
             server->handler->end(server->ctx, call);
         }
     }

@@ -3,8 +3,8 @@
  * meanwhile.
  *
  * Before a handler sees a call, the server has checked it and replied if it refuses: the body has
- * one end (400), length of target and headers (414, 431), Host (421), token (401), method (405), no
- * Content-Encoding (415). After `begin` it checks the length of the body (413).
+ * one end (400), length of target and headers (414, 431), Host (421), token (401), method (405),
+ * Content-Encoding (415). After `begin` it checks the length of the body, also once decoded (413).
  *
  * Owner: the reactor. Allocates for each connection and call. Limits: connections beyond the
  * handler's limit get 503. A peer has 10 s, and 1 s more for each MiB, to send a head, to send a
@@ -22,6 +22,7 @@
 #define SL_HTTP_UNKNOWN_BYTES UINT64_MAX
 
 struct MHD_Connection;
+struct sl_inflate;
 struct sl_http_server;
 struct sl_reactor;
 
@@ -47,14 +48,16 @@ struct sl_http_call {
     char *query;             /* behind "?", as received; NULL: none */
     bool is_post;            /* else GET or HEAD */
     uint64_t begun_ns;       /* when its head was complete */
-    uint64_t body_bytes;     /* as announced, or SL_HTTP_UNKNOWN_BYTES */
+    uint64_t body_bytes;     /* as announced, or SL_HTTP_UNKNOWN_BYTES: in chunks, or compressed */
     uint64_t body_bytes_max; /* that are accepted: the handler's, or less, as its `begin` says */
     struct sl_reply reply;
     /* Private */
     struct sl_http_server *server;
     struct MHD_Connection *connection;
     enum sl_http_call_state state;
-    bool is_too_long; /* the target */
+    bool is_too_long;           /* the target */
+    struct sl_inflate *inflate; /* of a body that is compressed; else NULL */
+    uint64_t received_bytes;    /* of the body, decoded */
 };
 
 /* Functions may be NULL. */
@@ -63,13 +66,14 @@ struct sl_http_handler {
     size_t call_bytes;       /* of its struct, which is zeroed */
     uint64_t body_bytes_max; /* of any call */
     bool accepts_post;
+    bool accepts_codings;        /* bodies with gzip and deflate, which it gets decoded */
     bool checks_host;            /* a Host header must name this server (host.h), or the caller show
                                     the token */
     uint32_t wrong_token_status; /* 401 or 403 */
     bool (*is_public)(void *ctx, const char *path); /* needs no token; NULL: no path is */
     /* The head is there; a reply is possible from now on. */
     void (*begin)(void *ctx, struct sl_http_call *call);
-    /* A piece of the body; not after a reply. */
+    /* A piece of the body, decoded; not after a reply. */
     void (*receive)(void *ctx, struct sl_http_call *call, const void *piece, size_t bytes);
     /* The body is complete: replies, now or later. Not after a reply. Not NULL. */
     void (*end)(void *ctx, struct sl_http_call *call);

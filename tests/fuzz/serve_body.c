@@ -1,7 +1,7 @@
 /* Bodies of inference requests: a number, the length of the JSON, the JSON and binary tensors. Any
  * bytes are an error with a reason, or a request that a worker and then the gateway receive as it
  * was sent, and whose answer, which repeats its inputs, is JSON with the binary tensors behind it.
- */
+ * Inputs in regions stay zero. Bodies that register regions are read too. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +69,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
     char *text = malloc(json.left + 1); /* of that length: a reader beyond it is found */
     memcpy(text, json.next, json.left);
     text[json.left] = '\0';
+    struct sl_http_body_region region = {"", 0, 0};
+    if (sl_http_body_read_region(text, json.left, &region, &reason) == 0) {
+        sl_assert(region.key[0] != '\0' && region.bytes > 0 && region.bytes <= INT64_MAX &&
+                  region.offset <= INT64_MAX);
+    }
     memset(&request, 0, sizeof request);
     request.model[0] = 'm';
     if (sl_http_body_parse(text, json.left, &body, &request, &reason) != 0) {

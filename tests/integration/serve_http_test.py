@@ -152,7 +152,7 @@ class Protocol(Http):
         self.assertEqual(oip.ask("GET", "/v2/health/live")[0], 200)
         status, server = oip.json("GET", "/v2")
         self.assertEqual((status, server["name"]), (200, "starling-serve"))
-        self.assertEqual(set(server["extensions"]), {"binary_tensor_data", "model_repository"})
+        self.assertLess({"binary_tensor_data", "model_repository"}, set(server["extensions"]))
         status, metadata = oip.json("GET", "/v2/models/mlp")
         self.assertEqual(status, 200, metadata)
         self.assertEqual((metadata["name"], metadata["inputs"], metadata["outputs"]),
@@ -254,7 +254,7 @@ class Protocol(Http):
         status, answer = oip.ask("POST", "/v2/models/mlp/infer", bytes((64 << 20) + 1))
         self.assertEqual((status, json.loads(answer)["error"].count("67108864")), (413, 1))
         self.check(oip.infer("mlp", {"x": ("FP32", x)})[1], self.models["mlp"], x)
-        self.assertIn("no such route", oip.json("GET", "/v2/models/mlp/config")[1]["error"])
+        self.assertIn("no such route", oip.json("GET", "/v2/models/mlp/about")[1]["error"])
         oip = self.oip()
         status, answer = oip.ask("POST", "/v2/repository/index", b"[" + b"{}," * 100000 + b"0]")
         self.assertEqual((status, json.loads(answer)["error"].count("4096")), (413, 1))

@@ -132,14 +132,54 @@ static void refuse_others(struct parser *parser, json_t *object, const char *in,
     }
 }
 
-/* The only parameter of the object; NULL: it has none. */
-static json_t *parameter(struct parser *parser, const json_t *object, const char *name,
-                         json_type type)
+/* The parameters of the object, all of which are in the list; NULL: it has none. */
+static json_t *parameters_of(struct parser *parser, const json_t *object,
+                             const char *const *accepted)
 {
-    const char *const accepted[] = {name, NULL};
     json_t *parameters = member(parser, object, "parameters", JSON_OBJECT, false);
     refuse_others(parser, parameters, "parameters.", accepted);
-    return member(parser, parameters, name, type, false);
+    return parameters;
+}
+
+/* Copies a text of 1 to `bytes` - 1 bytes. */
+static void read_text(struct parser *parser, const json_t *text, const char *name, char *to,
+                      size_t bytes)
+{
+    const size_t length = json_string_length(text);
+    if (parser->err == 0 && (length == 0 || length >= bytes)) {
+        REFUSE(parser, INVALID, "%s%s has 1 to %zu bytes", parser->of, name, bytes - 1);
+    } else if (parser->err == 0) {
+        memcpy(to, json_string_value(text), length + 1);
+    }
+}
+
+/* Reads a member that is `least` or more; a missing one is `least`. */
+static uint64_t read_count(struct parser *parser, const json_t *object, const char *name,
+                           uint64_t least, bool required)
+{
+    const json_t *number = member(parser, object, name, JSON_INTEGER, required);
+    const json_int_t value = number != NULL ? json_integer_value(number) : (json_int_t)least;
+    if (parser->err == 0 && value < (json_int_t)least) {
+        REFUSE(parser, INVALID, "%s%s is %lld: %llu or more is accepted", parser->of, name,
+               (long long)value, (unsigned long long)least);
+    }
+    return (uint64_t)value;
+}
+
+/* Reads the parameters of a tensor in shared memory, if there are any. */
+static void read_range(struct parser *parser, const json_t *parameters,
+                       struct sl_http_body_range *range)
+{
+    const json_t *region = member(parser, parameters, "shared_memory_region", JSON_STRING, false);
+    const bool has_others = json_object_get(parameters, "shared_memory_offset") != NULL ||
+                            json_object_get(parameters, "shared_memory_byte_size") != NULL;
+    if (region != NULL) {
+        read_text(parser, region, "shared_memory_region", range->region, sizeof range->region);
+        range->offset = read_count(parser, parameters, "shared_memory_offset", 0, false);
+        range->bytes = read_count(parser, parameters, "shared_memory_byte_size", 0, true);
+    } else if (has_others && parser->err == 0) {
+        REFUSE(parser, INVALID, "%sparameters have no shared_memory_region", parser->of);
+    }
 }
 
 static void read_name(struct parser *parser, const json_t *item, char *to)
@@ -159,7 +199,10 @@ static void set_shape(struct parser *parser, const char *datatype, const json_t 
                       struct sl_serve_tensor *tensor)
 {
     const size_t rank = json_array_size(shape);
-    if (!sl_serve_request_type(datatype, &tensor->type)) {
+    if (strcmp(datatype, "BYTES") == 0) {
+        REFUSE(parser, INVALID, "input `%s`: datatype BYTES: no model of this server has strings",
+               tensor->name);
+    } else if (!sl_serve_request_type(datatype, &tensor->type)) {
         REFUSE(parser, INVALID,
                "input `%s`: datatype `%.32s` is none of BOOL, INT8 to INT64, UINT8 to UINT64, "
                "FP16, BF16, FP32, FP64",
@@ -184,14 +227,26 @@ static void set_shape(struct parser *parser, const char *datatype, const json_t 
     }
 }
 
-/* Sets *elements to the text of data; leaves it as it is if the tensor is binary. */
+/* Sets *elements to the text of data; leaves it as it is if the tensor is elsewhere. */
 static void set_source(struct parser *parser, const struct sl_serve_tensor *tensor,
-                       const json_t *data, const json_t *binary_bytes, struct sl_bytes *elements)
+                       const json_t *data, const json_t *binary_bytes,
+                       const struct sl_http_body_range *range, struct sl_bytes *elements)
 {
     const json_int_t index = json_integer_value(json_array_get(data, 0)); /* of take_elements */
-    if ((data == NULL) == (binary_bytes == NULL)) {
-        REFUSE(parser, INVALID, "input `%s` has neither data nor binary_data_size, or both",
+    const bool is_shared = range->region[0] != '\0';
+    if ((data != NULL) + (binary_bytes != NULL) + is_shared != 1) {
+        REFUSE(parser, INVALID,
+               "input `%s` has none of data, binary_data_size and shared_memory_region, or more "
+               "than one",
                tensor->name);
+    } else if (is_shared) {
+        if (range->bytes != tensor->bytes) {
+            REFUSE(parser, INVALID,
+                   "input `%s`: shared_memory_byte_size is %llu, but its shape and datatype have "
+                   "%llu bytes",
+                   tensor->name, (unsigned long long)range->bytes,
+                   (unsigned long long)tensor->bytes);
+        }
     } else if (data == NULL) {
         if (json_integer_value(binary_bytes) != (json_int_t)tensor->bytes) {
             REFUSE(parser, INVALID,
@@ -216,14 +271,20 @@ static void set_source(struct parser *parser, const struct sl_serve_tensor *tens
 static void read_input(struct parser *parser, uint32_t index, json_t *item)
 {
     static const char *const accepted[] = {"name", "datatype", "shape", "data", "parameters", NULL};
+    static const char *const of_parameters[] = {"binary_data_size", "shared_memory_region",
+                                                "shared_memory_offset", "shared_memory_byte_size",
+                                                NULL};
+    struct sl_http_body_range *range = &parser->body->ranges[index];
     struct sl_serve_request *request = parser->request;
     struct sl_serve_tensor *tensor = &request->inputs[index];
     (void)snprintf(parser->of, sizeof parser->of, "inputs[%u].", index);
-    const json_t *binary = parameter(parser, item, "binary_data_size", JSON_INTEGER);
+    const json_t *parameters = parameters_of(parser, item, of_parameters);
+    const json_t *binary = member(parser, parameters, "binary_data_size", JSON_INTEGER, false);
     const json_t *datatype = member(parser, item, "datatype", JSON_STRING, true);
     const json_t *shape = member(parser, item, "shape", JSON_ARRAY, true);
     const json_t *data = member(parser, item, "data", JSON_ARRAY, false);
     read_name(parser, item, tensor->name);
+    read_range(parser, parameters, range);
     refuse_others(parser, item, "", accepted);
     for (uint32_t i = 0; parser->err == 0 && i < index; i++) {
         if (strcmp(request->inputs[i].name, tensor->name) == 0) {
@@ -234,10 +295,10 @@ static void read_input(struct parser *parser, uint32_t index, json_t *item)
         set_shape(parser, json_string_value(datatype), shape, tensor);
     }
     if (parser->err == 0) {
-        set_source(parser, tensor, data, binary, &parser->body->elements[index]);
+        set_source(parser, tensor, data, binary, range, &parser->body->elements[index]);
     }
     if (parser->err == 0) {
-        parser->body->binary_bytes += data == NULL ? tensor->bytes : 0;
+        parser->body->binary_bytes += binary != NULL ? tensor->bytes : 0;
         tensor->offset = request->input_bytes;
         request->input_bytes += (tensor->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         request->input_count = index + 1;
@@ -251,13 +312,22 @@ static void read_input(struct parser *parser, uint32_t index, json_t *item)
 static void read_output(struct parser *parser, uint32_t index, json_t *item)
 {
     static const char *const accepted[] = {"name", "parameters", NULL};
+    static const char *const of_parameters[] = {"binary_data", "shared_memory_region",
+                                                "shared_memory_offset", "shared_memory_byte_size",
+                                                NULL};
     struct sl_http_body *body = parser->body;
     struct sl_http_body_output *output = &body->outputs[index];
     (void)snprintf(parser->of, sizeof parser->of, "outputs[%u].", index);
-    const json_t *binary = parameter(parser, item, "binary_data", JSON_TRUE);
+    const json_t *parameters = parameters_of(parser, item, of_parameters);
+    const json_t *binary = member(parser, parameters, "binary_data", JSON_TRUE, false);
     read_name(parser, item, output->name);
+    read_range(parser, parameters, &output->range);
     refuse_others(parser, item, "", accepted);
     output->binary = binary == NULL ? body->binary_output : json_is_true(binary);
+    if (parser->err == 0 && output->range.region[0] != '\0' && json_is_true(binary)) {
+        REFUSE(parser, INVALID, "output `%s` is wanted as binary data and in a region",
+               output->name);
+    }
     for (uint32_t i = 0; parser->err == 0 && i < index; i++) {
         if (strcmp(body->outputs[i].name, output->name) == 0) {
             REFUSE(parser, INVALID, "output `%s` is asked for twice", output->name);
@@ -266,15 +336,46 @@ static void read_output(struct parser *parser, uint32_t index, json_t *item)
     body->output_count = index + 1;
 }
 
+/* The name of the model, which some clients repeat in the body. */
+static void check_model(struct parser *parser, const json_t *root)
+{
+    const json_t *name = member(parser, root, "model_name", JSON_STRING, false);
+    if (name != NULL && strcmp(json_string_value(name), parser->request->model) != 0) {
+        REFUSE(parser, INVALID, "model_name is not the model of the path, `%s`",
+               parser->request->model);
+    }
+}
+
+/* Parameters of a request for a model that has state. */
+static void refuse_sequences(struct parser *parser, const json_t *parameters)
+{
+    static const char *const names[] = {"sequence_id", "sequence_start", "sequence_end"};
+    for (uint32_t i = 0; i < sizeof names / sizeof names[0] && parser->err == 0; i++) {
+        if (json_object_get(parameters, names[i]) != NULL) {
+            REFUSE(parser, INVALID,
+                   "parameters.%s is not supported: no model of this server has state between "
+                   "requests",
+                   names[i]);
+        }
+    }
+}
+
 static void read_fields(struct parser *parser, json_t *root)
 {
-    static const char *const accepted[] = {"id", "inputs", "outputs", "parameters", NULL};
+    static const char *const accepted[] = {"id",      "model_name", "inputs",
+                                           "outputs", "parameters", NULL};
+    static const char *const of_parameters[] = {"binary_data_output", "timeout", NULL};
     struct sl_http_body *body = parser->body;
     const json_t *outputs = member(parser, root, "outputs", JSON_ARRAY, false);
     const json_t *id = member(parser, root, "id", JSON_STRING, false);
     const json_t *inputs = member(parser, root, "inputs", JSON_ARRAY, true);
     const size_t input_count = json_array_size(inputs), output_count = json_array_size(outputs);
-    body->binary_output = json_is_true(parameter(parser, root, "binary_data_output", JSON_TRUE));
+    check_model(parser, root);
+    refuse_sequences(parser, json_object_get(root, "parameters"));
+    const json_t *parameters = parameters_of(parser, root, of_parameters);
+    body->binary_output =
+        json_is_true(member(parser, parameters, "binary_data_output", JSON_TRUE, false));
+    body->timeout_us = read_count(parser, parameters, "timeout", 0, false);
     refuse_others(parser, root, "", accepted);
     if (parser->err == 0 &&
         (json_string_length(id) >= sizeof body->id || input_count == 0 ||
@@ -330,11 +431,40 @@ int sl_http_body_read_option(const char *text, size_t bytes, bool is_parameter, 
                              bool *value, struct sl_reason *reason)
 {
     const char *const accepted[] = {is_parameter ? "parameters" : name, NULL};
+    const char *const of_parameters[] = {name, NULL};
     struct parser parser = {.reason = reason};
     json_t *root = bytes == 0 ? NULL : http_body_load(&parser, text, bytes);
     refuse_others(&parser, root, "", accepted);
-    *value = json_is_true(is_parameter ? parameter(&parser, root, name, JSON_TRUE)
-                                       : member(&parser, root, name, JSON_TRUE, false));
+    const json_t *in = is_parameter ? parameters_of(&parser, root, of_parameters) : root;
+    *value = json_is_true(member(&parser, in, name, JSON_TRUE, false));
+    json_decref(root);
+    return parser.err;
+}
+
+struct json_t *sl_http_body_load(const char *text, size_t bytes, struct sl_reason *reason)
+{
+    struct parser parser = {.reason = reason};
+    json_t *root = bytes == 0 ? json_object() : http_body_load(&parser, text, bytes);
+    if (parser.err != 0) {
+        json_decref(root);
+        root = NULL;
+    }
+    return root;
+}
+
+int sl_http_body_read_region(const char *text, size_t bytes, struct sl_http_body_region *region,
+                             struct sl_reason *reason)
+{
+    static const char *const accepted[] = {"key", "offset", "byte_size", NULL};
+    struct parser parser = {.reason = reason};
+    json_t *root = http_body_load(&parser, text, bytes);
+    if (parser.err == 0) {
+        const json_t *key = member(&parser, root, "key", JSON_STRING, true);
+        read_text(&parser, key, "key", region->key, sizeof region->key);
+        region->offset = read_count(&parser, root, "offset", 0, false);
+        region->bytes = read_count(&parser, root, "byte_size", 1, true);
+        refuse_others(&parser, root, "", accepted);
+    }
     json_decref(root);
     return parser.err;
 }
@@ -460,7 +590,7 @@ void sl_http_body_put_binary(const struct sl_http_body *body, struct sl_serve_re
     uint64_t begin = 0; /* of the tensor in the binary data */
     for (uint32_t i = 0; i < request->input_count; i++) {
         const struct sl_serve_tensor *tensor = &request->inputs[i];
-        if (body->elements[i].next != NULL) {
+        if (body->elements[i].next != NULL || body->ranges[i].region[0] != '\0') {
             continue;
         }
         const uint64_t end = begin + tensor->bytes;
@@ -505,8 +635,42 @@ static void put_element(FILE *file, uint32_t type, const uint8_t *at)
     }
 }
 
-static void put_output(FILE *file, const struct sl_serve_tensor *tensor, const uint8_t *output,
-                       bool binary)
+/* Which output the i-th one of the answer is, as the caller wants it; NULL: all are wanted. */
+static const struct sl_http_body_output *http_body_wanted(const struct sl_http_body *body,
+                                                          uint32_t i)
+{
+    return body->output_count == 0 ? NULL : &body->outputs[i];
+}
+
+static bool http_body_is_shared(const struct sl_http_body_output *wanted)
+{
+    return wanted != NULL && wanted->range.region[0] != '\0';
+}
+
+/* Whether the i-th output follows the JSON. */
+static bool http_body_is_binary(const struct sl_http_body *body, uint32_t i,
+                                const struct sl_serve_tensor *tensor)
+{
+    const struct sl_http_body_output *wanted = http_body_wanted(body, i);
+    return !http_body_is_shared(wanted) &&
+           (only_binary(tensor->type) || (wanted == NULL ? body->binary_output : wanted->binary));
+}
+
+const struct sl_serve_tensor *sl_http_body_find_output(const struct sl_http_body *body,
+                                                       const struct sl_serve_request *request,
+                                                       uint32_t i)
+{
+    const struct sl_http_body_output *wanted = http_body_wanted(body, i);
+    const struct sl_serve_tensor *tensor = &request->answer.outputs[wanted == NULL ? i : 0];
+    const struct sl_serve_tensor *end = request->answer.outputs + request->answer.output_count;
+    while (wanted != NULL && tensor < end && strcmp(tensor->name, wanted->name) != 0) {
+        tensor++;
+    }
+    return tensor < end && sl_serve_request_datatype(tensor->type) != NULL ? tensor : NULL;
+}
+
+static void put_output(FILE *file, const struct sl_http_body *body, uint32_t index,
+                       const struct sl_serve_tensor *tensor, const uint8_t *output)
 {
     const uint32_t element_bytes = sl_objects_type_bytes(tensor->type);
     (void)fputs("{\"name\":", file);
@@ -516,7 +680,12 @@ static void put_output(FILE *file, const struct sl_serve_tensor *tensor, const u
     for (uint32_t i = 0; i < tensor->rank; i++) {
         (void)fprintf(file, "%s%llu", i == 0 ? "" : ",", (unsigned long long)tensor->shape[i]);
     }
-    if (binary) {
+    if (http_body_is_shared(
+            http_body_wanted(body, index))) { /* clients know where; some expect no parameters */
+        (void)fputs("]}", file);
+        return;
+    }
+    if (http_body_is_binary(body, index, tensor)) {
         (void)fprintf(file, "],\"parameters\":{\"binary_data_size\":%llu}}",
                       (unsigned long long)tensor->bytes);
         return;
@@ -529,29 +698,9 @@ static void put_output(FILE *file, const struct sl_serve_tensor *tensor, const u
     (void)fputs("]}", file);
 }
 
-/* The i-th output of the answer; NULL: the model has no output of that name, or of a type that has
- * no name in the protocol. */
-static const struct sl_serve_tensor *output_at(const struct sl_http_body *body,
-                                               const struct sl_serve_request *request, uint32_t i,
-                                               bool *binary)
-{
-    const bool all = body->output_count == 0;
-    const struct sl_serve_tensor *tensor = &request->answer.outputs[all ? i : 0];
-    const struct sl_serve_tensor *end = request->answer.outputs + request->answer.output_count;
-    while (!all && tensor < end && strcmp(tensor->name, body->outputs[i].name) != 0) {
-        tensor++;
-    }
-    if (tensor == end || sl_serve_request_datatype(tensor->type) == NULL) {
-        return NULL;
-    }
-    *binary = only_binary(tensor->type) || (all ? body->binary_output : body->outputs[i].binary);
-    return tensor;
-}
-
 static void put_answer(FILE *file, const struct sl_http_body *body,
-                       const struct sl_serve_request *request, uint32_t count, size_t *json_bytes)
+                       const struct sl_serve_request *request, uint32_t count)
 {
-    bool binary;
     (void)fputs("{\"model_name\":", file);
     http_body_put_text(file, request->model);
     (void)fprintf(file, ",\"model_version\":\"%llu\"", (unsigned long long)request->answer.version);
@@ -564,17 +713,31 @@ static void put_answer(FILE *file, const struct sl_http_body *body,
         request->answer.queue_us, request->answer.load_us, request->answer.compute_us);
     for (uint32_t i = 0; i < count; i++) {
         (void)(i == 0 ? 0 : fputc(',', file));
-        const struct sl_serve_tensor *tensor = output_at(body, request, i, &binary);
-        put_output(file, tensor, request->answer.output, binary);
+        put_output(file, body, i, sl_http_body_find_output(body, request, i),
+                   request->answer.output);
     }
     (void)fputs("]}", file);
-    const size_t end = (size_t)ftell(file);
-    *json_bytes = 0;
+}
+
+/* The bytes of the outputs that follow the JSON. */
+static size_t sum_binary(const struct sl_http_body *body, const struct sl_serve_request *request,
+                         uint32_t count)
+{
+    size_t sum = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const struct sl_serve_tensor *tensor = output_at(body, request, i, &binary);
-        if (binary) {
-            *json_bytes = end;
-            (void)fwrite(request->answer.output + tensor->offset, 1, tensor->bytes, file);
+        const struct sl_serve_tensor *tensor = sl_http_body_find_output(body, request, i);
+        sum += http_body_is_binary(body, i, tensor) ? tensor->bytes : 0;
+    }
+    return sum;
+}
+
+static void append_binary(const struct sl_http_body *body, const struct sl_serve_request *request,
+                          uint32_t count, struct sl_bytes_writer *writer)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sl_serve_tensor *tensor = sl_http_body_find_output(body, request, i);
+        if (http_body_is_binary(body, i, tensor)) {
+            sl_bytes_put(writer, request->answer.output + tensor->offset, tensor->bytes);
         }
     }
 }
@@ -585,8 +748,7 @@ int sl_http_body_answer(const struct sl_http_body *body, const struct sl_serve_r
     const uint32_t count =
         body->output_count == 0 ? request->answer.output_count : body->output_count;
     for (uint32_t i = 0; i < count; i++) {
-        bool binary;
-        if (output_at(body, request, i, &binary) == NULL) {
+        if (sl_http_body_find_output(body, request, i) == NULL) {
             return body->output_count == 0
                        ? sl_reason_fail(reason, SL_ERR_UNSUPPORTED,
                                         "output `%s` has a datatype that the protocol lacks",
@@ -596,19 +758,23 @@ int sl_http_body_answer(const struct sl_http_body *body, const struct sl_serve_r
                                         body->outputs[i].name);
         }
     }
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *file = open_memstream(&text, &bytes);
-    if (file == NULL) {
+    char *json = NULL, *text = NULL;
+    size_t end = 0;
+    const size_t binary = sum_binary(body, request, count);
+    FILE *file = open_memstream(&json, &end);
+    if (file != NULL) {
+        put_answer(file, body, request, count);
+        const bool failed = ferror(file) != 0;
+        text = fclose(file) == 0 && !failed ? realloc(json, end + binary) : NULL;
+    }
+    if (text == NULL) {
+        free(json);
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for the answer");
     }
-    put_answer(file, body, request, count, json_bytes);
-    const bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed) {
-        free(text);
-        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for the answer");
-    }
+    struct sl_bytes_writer writer = sl_bytes_writer_over(text + end, binary);
+    append_binary(body, request, count, &writer);
     *out = text;
-    *out_bytes = bytes;
+    *out_bytes = end + binary;
+    *json_bytes = binary > 0 ? end : 0;
     return 0;
 }

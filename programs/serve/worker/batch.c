@@ -195,15 +195,17 @@ static json_t *list(const struct sl_engine_tensor *tensors, uint32_t count)
     return made;
 }
 
-size_t sl_serve_batch_describe(const struct sl_engine_info *info, const char *model,
-                               uint64_t version, const char *engine, char *text, size_t bytes)
+size_t sl_serve_batch_describe(const struct sl_engine_info *info, uint32_t rows_max,
+                               const char *model, uint64_t version, const char *engine, char *text,
+                               size_t bytes)
 {
     char number[24], platform[64];
     (void)snprintf(number, sizeof number, "%" PRIu64, version);
     (void)snprintf(platform, sizeof platform, "starling_%s", engine);
-    json_t *all = json_pack("{s:s, s:[s], s:s, s:o, s:o}", "name", model, "versions", number,
+    json_t *all = json_pack("{s:s, s:[s], s:s, s:o, s:o, s:I}", "name", model, "versions", number,
                             "platform", platform, "inputs", list(info->inputs, info->input_count),
-                            "outputs", list(info->outputs, info->output_count));
+                            "outputs", list(info->outputs, info->output_count), "max_batch_size",
+                            (json_int_t)(info->fixed_rows > 0 ? 0 : rows_max));
     char *made = json_dumps(all, JSON_COMPACT);
     const size_t length = made != NULL ? (size_t)snprintf(text, bytes, "%s", made) : 0;
     free(made);

@@ -60,8 +60,10 @@ void sl_serve_batch_scatter(const struct sl_engine_info *info, const struct sl_s
                             const uint8_t *scratch);
 
 /* Writes the model's metadata as the Open Inference Protocol has it, with NUL; returns its length,
- * as snprintf does. */
-size_t sl_serve_batch_describe(const struct sl_engine_info *info, const char *model,
-                               uint64_t version, const char *engine, char *text, size_t bytes);
+ * as snprintf does. One more member, max_batch_size, is for the gateway: rows_max, the most rows of
+ * a request; 0 if the model has a fixed number of them. */
+size_t sl_serve_batch_describe(const struct sl_engine_info *info, uint32_t rows_max,
+                               const char *model, uint64_t version, const char *engine, char *text,
+                               size_t bytes);
 
 #endif

@@ -68,9 +68,9 @@ static void describe(struct sl_serve_runner *runner, struct sl_serve_pending *pe
 {
     const struct sl_serve_version *version = pending->entry->current;
     char text[SL_SERVE_DESCRIPTION_BYTES];
-    const size_t bytes =
-        sl_serve_batch_describe(version->info, pending->entry->name, version->number,
-                                version->engine->name, text, sizeof text);
+    const size_t bytes = sl_serve_batch_describe(version->info, rows_max(runner, version->info),
+                                                 pending->entry->name, version->number,
+                                                 version->engine->name, text, sizeof text);
     const bool fits = bytes < sizeof text && bytes <= pending->output_room;
     if (fits && !sl_serve_pending_place(pending, bytes)) {
         return; /* until there is room */

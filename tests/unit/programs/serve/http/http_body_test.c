@@ -14,10 +14,13 @@ static struct sl_http_body body;
 static struct sl_reason reason;
 static _Alignas(64) uint8_t input[INPUT_BYTES_MAX];
 
-/* Parses the JSON and its elements. */
-static int parse(const char *json)
+#define X "\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"BOOL\",\"data\":[true]}]"
+
+/* Parses the JSON and its elements, for this model. */
+static int parse_for(const char *model, const char *json)
 {
     memset(&request, 0, sizeof request);
+    memcpy(request.model, model, strlen(model));
     memset(input, 0xee, sizeof input);
     reason.text[0] = '\0';
     const int err = sl_http_body_parse(json, strlen(json), &body, &request, &reason);
@@ -27,6 +30,11 @@ static int parse(const char *json)
     assert_true(request.input_bytes <= INPUT_BYTES_MAX);
     request.input = input;
     return sl_http_body_read_elements(&body, &request, &reason);
+}
+
+static int parse(const char *json)
+{
+    return parse_for("", json);
 }
 
 static void refused(int err, const char *json, const char *field)
@@ -116,8 +124,8 @@ SL_CASE(http_body_parse__names_the_field)
     refused(SL_ERR_INVALID, input_of("\"shape\":[1]"), "datatype");
     refused(SL_ERR_INVALID, input_of("\"sjape\":[1],\"datatype\":\"FP32\""),
             "inputs[0].shape is missing");
-    refused(SL_ERR_INVALID, input_of("\"shape\":[1],\"datatype\":\"BYTES\",\"data\":[\"a\"]"),
-            "`BYTES` is none of BOOL");
+    refused(SL_ERR_INVALID, input_of("\"shape\":[1],\"datatype\":\"TEXT\",\"data\":[\"a\"]"),
+            "`TEXT` is none of BOOL");
     refused(SL_ERR_INVALID, input_of("\"shape\":[1],\"datatype\":\"FP16\",\"data\":[1]"),
             "FP16 is accepted as binary");
     refused(SL_ERR_INVALID, input_of("\"shape\":1,\"datatype\":\"FP32\",\"data\":[1]"), "shape");
@@ -127,7 +135,7 @@ SL_CASE(http_body_parse__names_the_field)
             "shape[1]");
     refused(SL_ERR_INVALID, input_of("\"shape\":[1.5],\"datatype\":\"FP32\",\"data\":[1]"),
             "shape[0]");
-    refused(SL_ERR_INVALID, input_of("\"shape\":[1],\"datatype\":\"FP32\""), "neither data nor");
+    refused(SL_ERR_INVALID, input_of("\"shape\":[1],\"datatype\":\"FP32\""), "none of data");
     refused(SL_ERR_INVALID,
             "{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"BOOL\",\"data\":[true]},"
             "{\"name\":\"x\",\"shape\":[1],\"datatype\":\"BOOL\",\"data\":[true]}]}",
@@ -219,8 +227,12 @@ SL_CASE(http_body_parse__refuses_members_without_effect)
     refused(SL_ERR_INVALID, WITH("\"parameters\":{\"sequence_id\":1},", "", ""),
             "parameters.sequence_id is not supported");
     refused(SL_ERR_INVALID, WITH("", ",\"dtype\":1", ""), "inputs[0].dtype is not supported");
-    refused(SL_ERR_INVALID, WITH("", ",\"parameters\":{\"shared_memory_region\":\"a\"}", ""),
-            "inputs[0].parameters.shared_memory_region is not supported");
+    refused(SL_ERR_INVALID, WITH("", ",\"parameters\":{\"shared_memory\":\"a\"}", ""),
+            "inputs[0].parameters.shared_memory is not supported");
+    refused(SL_ERR_INVALID, WITH("\"parameters\":{\"sequence_end\":true},", "", ""),
+            "parameters.sequence_end is not supported");
+    refused(SL_ERR_INVALID, WITH("\"parameters\":{\"priority\":1},", "", ""),
+            "parameters.priority is not supported");
     refused(SL_ERR_INVALID, WITH("", "", ",\"parameters\":{\"classification\":2}"),
             "outputs[0].parameters.classification is not supported");
     refused(SL_ERR_INVALID, WITH("", "", ",\"datatype\":\"FP32\""),
@@ -284,11 +296,125 @@ SL_CASE(http_body_put_binary__takes_pieces_of_any_length)
     refused(SL_ERR_INVALID,
             input_of("\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1],"
                      "\"parameters\":{\"binary_data_size\":4}"),
-            "or both");
+            "more than one");
     refused(SL_ERR_INVALID,
             input_of("\"shape\":[1],\"datatype\":\"FP32\","
                      "\"parameters\":{\"binary_data_size\":\"4\"}"),
             "integer");
+}
+
+/* An input in a region, with these parameters. */
+static const char *shared_input(const char *parameters)
+{
+    static char members[384];
+    (void)snprintf(members, sizeof members,
+                   "\"shape\":[2],\"datatype\":\"FP32\",\"parameters\":{%s}", parameters);
+    return input_of(members);
+}
+
+#define REGION       "\"shared_memory_region\":\"r\""
+#define BYTES(bytes) ",\"shared_memory_byte_size\":" #bytes
+#define OFFSET(at)   ",\"shared_memory_offset\":" #at
+
+SL_CASE(http_body_parse__reads_tensors_in_regions)
+{
+    assert_int_equal(parse(shared_input(REGION BYTES(8))), 0);
+    assert_string_equal(body.ranges[0].region, "r");
+    assert_int_equal(body.ranges[0].offset, 0);
+    assert_int_equal(body.ranges[0].bytes, 8);
+    assert_int_equal(body.binary_bytes, 0);
+    assert_int_equal(input[0], 0xee); /* the caller reads the region */
+    assert_int_equal(parse(shared_input(REGION BYTES(8) OFFSET(9223372036854775807))), 0);
+    assert_int_equal(body.ranges[0].offset, INT64_MAX);
+
+    /* Only the second of three inputs is behind the JSON. */
+    assert_int_equal(
+        parse("{\"inputs\":["
+              "{\"name\":\"a\",\"shape\":[4],\"datatype\":\"INT8\",\"parameters\":{" REGION BYTES(
+                  4) "}},"
+                     "{\"name\":\"b\",\"shape\":[3],\"datatype\":\"INT8\","
+                     "\"parameters\":{\"binary_data_size\":3}},"
+                     "{\"name\":\"c\",\"shape\":[1],\"datatype\":\"INT8\",\"data\":[7]}],"
+                     "\"outputs\":[{\"name\":\"y\",\"parameters\":{\"binary_data\":false," REGION
+                         BYTES(12) OFFSET(64) "}}]}"),
+        0);
+    assert_int_equal(body.binary_bytes, 3);
+    sl_http_body_put_binary(&body, &request, 0, "xyz", 3);
+    assert_int_equal(input[0], 0xee);
+    assert_memory_equal(input + 64, "xyz", 3);
+    assert_int_equal(input[128], 7);
+    assert_string_equal(body.outputs[0].range.region, "r");
+    assert_int_equal(body.outputs[0].range.offset, 64);
+    assert_int_equal(body.outputs[0].range.bytes, 12);
+}
+
+SL_CASE(http_body_parse__names_what_is_wrong_with_a_region)
+{
+    refused(SL_ERR_INVALID, shared_input(REGION), "shared_memory_byte_size is missing");
+    refused(SL_ERR_INVALID, shared_input("\"shared_memory_offset\":1"),
+            "inputs[0].parameters have no shared_memory_region");
+    refused(SL_ERR_INVALID, shared_input(REGION BYTES(9)), "`x`: shared_memory_byte_size is 9");
+    refused(SL_ERR_INVALID, shared_input(REGION BYTES(-8)), "-8: 0 or more");
+    refused(SL_ERR_INVALID, shared_input(REGION BYTES(8) OFFSET(-1)), "-1: 0 or more");
+    refused(SL_ERR_INVALID, shared_input(REGION BYTES(8) OFFSET(18446744073709551616)), "");
+    refused(SL_ERR_INVALID, shared_input(REGION BYTES(8) ",\"binary_data_size\":8"), "`x`");
+    refused(SL_ERR_INVALID, shared_input("\"shared_memory_region\":\"\"" BYTES(8)), "1 to 127");
+    refused(SL_ERR_INVALID, shared_input("\"shared_memory_region\":7" BYTES(8)), "a string");
+    char members[400], name[161];
+    memset(name, 'r', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    (void)snprintf(members, sizeof members, "\"shared_memory_region\":\"%s\"" BYTES(8), name);
+    refused(SL_ERR_INVALID, shared_input(members), "1 to 127 bytes");
+    refused(
+        SL_ERR_INVALID,
+        "{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"BOOL\",\"data\":[true]}],"
+        "\"outputs\":[{\"name\":\"y\",\"parameters\":{\"binary_data\":true," REGION BYTES(8) "}}]}",
+        "output `y` is wanted as binary data and in a region");
+}
+
+SL_CASE(http_body_parse__checks_model_timeout_and_strings)
+{
+#define WITH_X(members) "{" members "," X "}"
+    assert_int_equal(parse_for("m", WITH_X("\"model_name\":\"m\"")), 0);
+    assert_int_equal(parse_for("n", WITH_X("\"model_name\":\"m\"")), SL_ERR_INVALID);
+    assert_non_null(strstr(reason.text, "model_name is not the model of the path, `n`"));
+    assert_int_equal(parse(WITH_X("\"parameters\":{\"timeout\":250000}")), 0);
+    assert_int_equal(body.timeout_us, 250000);
+    refused(SL_ERR_INVALID, WITH_X("\"parameters\":{\"timeout\":-1}"), "timeout is -1");
+    refused(SL_ERR_INVALID, WITH_X("\"parameters\":{\"timeout\":0.5}"), "an integer");
+    refused(SL_ERR_INVALID, input_of("\"shape\":[1],\"datatype\":\"BYTES\",\"data\":[\"a\"]"),
+            "BYTES: no model of this server has strings");
+}
+
+/* Reads a body that registers a region. */
+static int read_region(const char *json, struct sl_http_body_region *region)
+{
+    return sl_http_body_read_region(json, strlen(json), region, &reason);
+}
+
+SL_CASE(http_body_read_region__names_the_field)
+{
+    struct sl_http_body_region region;
+    assert_int_equal(read_region("{\"key\":\"/k\",\"offset\":8,\"byte_size\":64}", &region), 0);
+    assert_string_equal(region.key, "/k");
+    assert_int_equal(region.offset, 8);
+    assert_int_equal(region.bytes, 64);
+    assert_int_equal(read_region("{\"key\":\"k\",\"byte_size\":64}", &region), 0);
+    assert_int_equal(region.offset, 0);
+    static const char *const refusals[][2] = {
+        {"", "not a JSON object"},
+        {"[]", "not a JSON object"},
+        {"{\"byte_size\":64}", "key is missing"},
+        {"{\"key\":\"\",\"byte_size\":64}", "key has 1 to 255 bytes"},
+        {"{\"key\":\"k\"}", "byte_size is missing"},
+        {"{\"key\":\"k\",\"byte_size\":0}", "byte_size is 0: 1 or more"},
+        {"{\"key\":\"k\",\"byte_size\":1,\"offset\":-1}", "offset is -1"},
+        {"{\"key\":\"k\",\"byte_size\":1,\"device_id\":0}", "device_id is not supported"},
+    };
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        assert_int_equal(read_region(refusals[i][0], &region), SL_ERR_INVALID);
+        assert_non_null(strstr(reason.text, refusals[i][1]));
+    }
 }
 
 /* An answer with "y" of FP32 [1,3] and "n" of INT16 [2]. */
@@ -324,7 +450,6 @@ static void answer_is(const char *json, const char *binary, size_t binary_bytes)
     free(text);
 }
 
-#define X "\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"BOOL\",\"data\":[true]}]"
 #define BEGIN(id)                                                                                  \
     "{\"model_name\":\"m\\\"1\",\"model_version\":\"7\"" id                                        \
     ",\"parameters\":{\"queue_us\":1,\"load_us\":2,\"compute_us\":3},\"outputs\":["
@@ -357,6 +482,20 @@ SL_CASE(http_body_answer__puts_binary_outputs_behind_the_json)
     request.answer.output_count = 1;
     request.answer.outputs[0] = request.answer.outputs[1];
     answer_is(BEGIN("") "{\"name\":\"n\",\"datatype\":\"INT16\",\"shape\":[2],"
+                        "\"parameters\":{\"binary_data_size\":4}}]}",
+              "\xfb\xff\xf4\x01", 4);
+}
+
+SL_CASE(http_body_answer__has_no_values_of_outputs_in_regions)
+{
+    assert_int_equal(parse("{\"parameters\":{\"binary_data_output\":true},"
+                           "\"outputs\":[{\"name\":\"y\",\"parameters\":{" REGION BYTES(16)
+                               OFFSET(8) "}},{\"name\":\"n\"}]," X "}"),
+                     0);
+    answered();
+    assert_ptr_equal(sl_http_body_find_output(&body, &request, 0), &request.answer.outputs[0]);
+    answer_is(BEGIN("") "{\"name\":\"y\",\"datatype\":\"FP32\",\"shape\":[1,3]},"
+                        "{\"name\":\"n\",\"datatype\":\"INT16\",\"shape\":[2],"
                         "\"parameters\":{\"binary_data_size\":4}}]}",
               "\xfb\xff\xf4\x01", 4);
 }

@@ -11,7 +11,7 @@
 static const struct sl_object_entry entries[] = {
     {.name = "echo", .version = 3},
     {.name = "echo", .version = 7},
-    {.name = "late"},
+    {.name = "late", .version = 2},
     {.name = "team/model", .version = 1},
 };
 static const struct sl_object_list list = {4, (struct sl_object_entry *)entries};
@@ -40,7 +40,9 @@ static void refuse(struct sl_serve_request *request, int err, const char *text)
 
 static void compute(const struct sl_serve_gateway *gateway, struct sl_serve_request *request)
 {
-    static const char description[] = "{\"name\":\"echo\",\"inputs\":[]}";
+    static const char description[] =
+        "{\"name\":\"echo\",\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[-1,2]},"
+        "{\"name\":\"n\",\"datatype\":\"BOOL\",\"shape\":[-1]}],\"max_batch_size\":4}";
     request->answer.version = request->version != 0 ? request->version : 7;
     request->answer.queue_us = 10;
     request->answer.load_us = 20;
@@ -227,14 +229,21 @@ bool hear(struct fixture *f)
     }
 }
 
+void ask_bytes(struct fixture *f, const char *line, const char *headers, const void *body,
+               size_t count)
+{
+    char text[1024];
+    const int bytes =
+        snprintf(text, sizeof text, "%s HTTP/1.1\r\nHost: a\r\n%sContent-Length: %zu\r\n\r\n", line,
+                 headers, count);
+    say(f, text, (size_t)bytes);
+    say(f, body, count);
+    assert_true(hear(f));
+}
+
 void ask(struct fixture *f, const char *line, const char *headers, const char *body)
 {
-    char text[4096];
-    const int bytes =
-        snprintf(text, sizeof text, "%s HTTP/1.1\r\nHost: a\r\n%sContent-Length: %zu\r\n\r\n%s",
-                 line, headers, strlen(body), body);
-    say(f, text, (size_t)bytes);
-    assert_true(hear(f));
+    ask_bytes(f, line, headers, body, strlen(body));
 }
 
 void expect(struct fixture *f, int status, const char *in_answer)

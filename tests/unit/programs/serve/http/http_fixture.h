@@ -51,6 +51,8 @@ void say(struct fixture *f, const void *bytes, size_t count);
 bool hear(struct fixture *f);
 
 /* Sends a request, and reads the answer. headers: each with its CRLF. */
+void ask_bytes(struct fixture *f, const char *line, const char *headers, const void *body,
+               size_t count);
 void ask(struct fixture *f, const char *line, const char *headers, const char *body);
 
 void expect(struct fixture *f, int status, const char *in_answer);

@@ -30,8 +30,11 @@ CASE(http_routes__server_health_and_metadata)
     check(f, "GET /v2/models/echo/versions/8/ready", "", "", 404, "it has: 3 7");
     check(f, "GET /v2/models/none/ready", "", "", 404, "unknown");
     ask(f, "GET /v2/models/echo", "", "");
-    expect(f, 200, "{\"name\":\"echo\",\"inputs\":[],\"versions\":[\"3\",\"7\"]}");
-    check(f, "GET /v2/models/echo/versions/3", "", "", 200, "{\"name\":\"echo\",\"inputs\":[]}");
+#define DESCRIPTION                                                                                \
+    "{\"name\":\"echo\",\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[-1,2]},"      \
+    "{\"name\":\"n\",\"datatype\":\"BOOL\",\"shape\":[-1]}]"
+    expect(f, 200, DESCRIPTION ",\"versions\":[\"3\",\"7\"]}");
+    check(f, "GET /v2/models/echo/versions/3", "", "", 200, DESCRIPTION "}");
     ask(f, "GET /v2/models/nothing", "", "");
     expect(f, 404, "model ? is unknown"); /* no UTF-8 */
     ask(f, "POST /v2/models/echo/infer", "", X);
@@ -145,13 +148,14 @@ CASE(http_routes__each_error_has_its_status)
     check(f, "POST /v2", "", "", 405, "Allow: GET, HEAD");
     check(f, "DELETE /v2/models/echo", "", "", 405, "DELETE");
     check(f, "GET /v3", "", "", 404, "/v3");
-    check(f, "GET /v2/models/echo/config", "", "", 404, "no such route: `/config` of model `echo`");
+    check(f, "GET /v2/models/echo/about", "", "", 404, "no such route: `/about` of model `echo`");
     check(f, "GET /v2/models/team/model/", "", "", 404, "no such route: `/` of model `team/model`");
-    ask(f, "GET /v2/models/echo/versions/3/config", "", "");
-    expect(f, 404, "no such route: `/config` of a version of model `echo`");
+    ask(f, "GET /v2/models/echo/versions/3/about", "", "");
+    expect(f, 404, "no such route: `/about` of a version of model `echo`");
     ask(f, "POST /v2/models/echo/generate/infer", "", X);
     expect(f, 404, "no such route: `/generate` of model `echo`");
-    check(f, "POST /v2/models/echo/infer", "Content-Encoding: gzip\r\n", X, 415, "gzip");
+    check(f, "POST /v2/models/echo/infer", "Content-Encoding: br\r\n", X, 415,
+          "br is not accepted: gzip and deflate are");
 }
 
 CASE(http_routes__repository)

@@ -188,14 +188,16 @@ SL_CASE(batch_describe__as_the_protocol_has_it)
 {
     char text[512];
     const size_t length =
-        sl_serve_batch_describe(&info, "a \"model\"", 7, "graph", text, sizeof text);
+        sl_serve_batch_describe(&info, 9, "a \"model\"", 7, "graph", text, sizeof text);
     assert_string_equal(text,
                         "{\"name\":\"a \\\"model\\\"\",\"versions\":[\"7\"],"
                         "\"platform\":\"starling_graph\",\"inputs\":["
                         "{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[-1,3]},"
                         "{\"name\":\"keys\",\"datatype\":\"UINT64\",\"shape\":[-1]}],\"outputs\":["
                         "{\"name\":\"out\",\"datatype\":\"FP32\",\"shape\":[-1,2]},"
-                        "{\"name\":\"sum\",\"datatype\":\"FP64\",\"shape\":[-1]}]}");
+                        "{\"name\":\"sum\",\"datatype\":\"FP64\",\"shape\":[-1]}],"
+                        "\"max_batch_size\":9}");
     assert_int_equal(length, strlen(text));
-    assert_int_equal(sl_serve_batch_describe(&info, "a \"model\"", 7, "graph", text, 10), length);
+    assert_int_equal(sl_serve_batch_describe(&info, 9, "a \"model\"", 7, "graph", text, 10),
+                     length);
 }
