@@ -225,7 +225,9 @@ static int check(const void *addr, size_t length, const char *location, const ch
         return sl_mooncake_fail(SL_MOONCAKE_INVALID, function,
                                 "memory at %p of %zu bytes is no range", addr, length);
     }
-    if (!is_mapped((struct span){.base = base, .end = base + length})) {
+    const bool is_host =
+        location == NULL || strcmp(location, "*") == 0 || strncmp(location, "cpu:", 4) == 0;
+    if (!is_host || !is_mapped((struct span){.base = base, .end = base + length})) {
         return sl_mooncake_fail(
             SL_MOONCAKE_INVALID, function,
             "memory at %p of %zu bytes is not memory of the host (location %s): "

@@ -52,7 +52,7 @@ class Memory:
         claim = _Claim(base, base + size)
         if base <= 0 or size <= 0 or claim.end > 2**64:
             raise InvalidError(f"memory at {base:#x} of {size} bytes is no range")
-        if not _is_mapped(claim):
+        if location and location != "*" and not location.startswith("cpu:") or not _is_mapped(claim):
             raise InvalidError(f"memory at {base:#x} of {size} bytes is not memory of the host (location {location}): memory of a "
                                "GPU is not supported")
         with self._lock:

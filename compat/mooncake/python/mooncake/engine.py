@@ -19,6 +19,7 @@ import mmap
 import os
 import threading
 import time
+import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy
@@ -154,6 +155,7 @@ class TransferEngine:
             _log.warning("initialize: %s: another port is used", error)
             self._engine = Engine(f"{name.rpartition(':')[0]}:0", **options)
         self._memory = Memory(self._engine)
+        weakref.finalize(self, self._engine.close).atexit = False
         return 0
 
     def close(self) -> None:
@@ -165,10 +167,6 @@ class TransferEngine:
         if engine is not None:
             engine.close()
         self._buffers.clear()
-
-    def __del__(self) -> None:
-        if getattr(self, "_engine", None) is not None:
-            self.close()
 
     def _running(self) -> Engine:
         if self._engine is None:
@@ -312,7 +310,8 @@ class TransferEngine:
 
     def _begin(self, peer: str, op: int, buffers: Sequence[int], remotes: Sequence[int], lengths: Sequence[int],
                notify: Optional[TransferNotify] = None) -> List[_Move]:
-        """Submits the requests: all of them, but for a message, which needs what comes before it to be over."""
+        """Submits the requests, up to _REQUESTS_MAX in a batch."""
+        engine = self._running()
         if not len(buffers) == len(remotes) == len(lengths):
             raise InvalidError(f"{len(buffers)} buffers, {len(remotes)} peer_buffer_addresses, {len(lengths)} lengths: not as many")
         rows = numpy.array([buffers, remotes, lengths], dtype=numpy.uint64)
@@ -323,7 +322,7 @@ class TransferEngine:
         moves = [_Move(peer, ("read", "write")[op], rows[:, first:first + _REQUESTS_MAX], timeout, notice)
                  for first in range(0, len(buffers), _REQUESTS_MAX)]
         for move in moves:
-            move.submit(self._running(), self._segment(peer))
+            move.submit(engine, self._segment(peer))
         return moves
 
     def _finish(self, moves: List[_Move]) -> None:

@@ -41,7 +41,9 @@ CASE(memory__is_refused)
     assert_int_equal(registerLocalMemory(duo.here, memory, 0, "*", 1), -1);
     assert_int_equal(registerLocalMemory(duo.here, memory, SIZE_MAX, "*", 1), -1);
     assert_int_equal(registerLocalMemory(duo.here, memory, PAGE, "cuda:0", 1), -1);
+    assert_int_equal(registerLocalMemory(duo.here, duo.local, 8, "cuda:0", 1), -1); /* registered */
     assert_int_equal(registerLocalMemory(duo.here, memory, PAGE, "somewhere", 1), -1);
+    assert_int_equal(registerLocalMemory(duo.here, memory, PAGE, "cpu:x", 1), -1);
     assert_int_equal(registerLocalMemory(duo.here, hidden, PAGE, "*", 1), -1);
     assert_int_equal(registerLocalMemory(duo.here, hidden, PAGE, "cpu:0", 1), -1);
     assert_int_equal(registerLocalMemory(duo.here, memory, PAGE, NULL, 1), 0);
