@@ -3,7 +3,7 @@
 #ifndef SL_COMPAT_MOONCAKE_BATCH_H
 #define SL_COMPAT_MOONCAKE_BATCH_H
 
-#include "compat/mooncake/engine.h"
+#include "compat/mooncake/base.h"
 
 /* Waits until no submission runs, at most until the time `until_ms`. False: one does. */
 bool sl_mooncake_batch_wait_all(struct sl_mooncake_engine *engine, uint64_t until_ms);

@@ -1,9 +1,9 @@
 /* Segments of an engine: numbers of names, and the connection to each peer, which is closed when
- * neither its segment nor a batch uses it. Thread rules: engine.h. */
+ * neither its segment nor a batch uses it. Thread rules: base.h. */
 #ifndef SL_COMPAT_MOONCAKE_SEGMENT_H
 #define SL_COMPAT_MOONCAKE_SEGMENT_H
 
-#include "compat/mooncake/engine.h"
+#include "compat/mooncake/base.h"
 
 /* One incarnation of a peer. */
 struct sl_mooncake_peer {

@@ -3,8 +3,8 @@
  *
  * Any thread. `lock` guards the segments and batches and is never held during a wait; `memory.lock`
  * guards the registrations and is held while they change. Limits: those of starling_transfer.h. */
-#ifndef SL_COMPAT_MOONCAKE_ENGINE_H
-#define SL_COMPAT_MOONCAKE_ENGINE_H
+#ifndef SL_COMPAT_MOONCAKE_BASE_H
+#define SL_COMPAT_MOONCAKE_BASE_H
 
 #include <pthread.h>
 #include <starling_transfer.h>
