@@ -296,8 +296,8 @@ static struct part *part_of(const struct sl_mooncake_batch *batch, size_t task)
     return part;
 }
 
-/* Whether the results are final. Memory that the peer seems not to have registered it may have
- * registered a moment ago: then all requests are submitted again. */
+/* Whether the results are final. Memory that the peer seems not to have registered, or not any more
+ * (NOT_FOUND), may have been registered a moment ago: all requests are submitted again. */
 static bool is_settled(struct part *part)
 {
     if (part->is_settled || !sl_transfer_batch_done(part->batch)) {
@@ -306,8 +306,8 @@ static bool is_settled(struct part *part)
     struct sl_transfer_status found = {0};
     bool is_refused = false;
     for (uint32_t i = 0; !is_refused && i < part->count; i++) {
-        is_refused = sl_transfer_batch_status(part->batch, i, &found) == 0 &&
-                     found.state == SL_TRANSFER_INVALID;
+        (void)sl_transfer_batch_status(part->batch, i, &found);
+        is_refused = found.state == SL_TRANSFER_INVALID || found.err == SL_ERR_NOT_FOUND;
     }
     part->is_settled =
         !is_refused || sl_mooncake_now_ms() > part->begun_ms + KNOWN_MS || part_submit(part) != 0;

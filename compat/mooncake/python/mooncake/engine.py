@@ -24,7 +24,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy
 
-from starling import ClosedError, DeadlineError, InUseError, InvalidError, StarlingError
+from starling import ClosedError, DeadlineError, InUseError, InvalidError, NotFoundError, StarlingError
 from starling.transfer import Batch, Engine, Segment
 
 from ._memory import Memory
@@ -104,7 +104,7 @@ class _Move:
     def unknown(self) -> List[int]:
         """The requests that were refused: perhaps the peer registered the memory a moment ago. None, if time has passed."""
         assert self.batch is not None
-        refused = [index for index, status in enumerate(self.batch.status()) if status.state == "invalid"]
+        refused = [index for index, status in enumerate(self.batch.status()) if status.state == "invalid" or "not registered" in status.reason]
         return refused if time.monotonic() < self.begun + _KNOWN_S else []
 
 
@@ -341,7 +341,7 @@ class TransferEngine:
         while True:
             try:
                 move.batch.wait()
-            except InvalidError:
+            except (InvalidError, NotFoundError):
                 again = move.unknown()
                 if not again:
                     raise
