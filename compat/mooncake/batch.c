@@ -117,7 +117,8 @@ static void part_free(struct sl_mooncake_engine *engine, struct part *part)
 }
 
 /* message: NULL: none. Returns NULL if there is no memory. */
-static struct part *part_create(const struct transfer_request *entries, size_t count,
+static struct part *part_create(struct sl_mooncake_engine *engine,
+                                const struct transfer_request *entries, size_t count,
                                 const notify_msg_t *message)
 {
     size_t changes = 1;
@@ -136,6 +137,10 @@ static struct part *part_create(const struct transfer_request *entries, size_t c
     if (message != NULL) {
         part->message.name = strdup(message->name != NULL ? message->name : "");
         part->message.msg = strdup(message->msg != NULL ? message->msg : "");
+    }
+    if (message != NULL && (part->message.name == NULL || part->message.msg == NULL)) {
+        part_free(engine, part);
+        part = NULL;
     }
     return part;
 }
@@ -254,7 +259,7 @@ static int submit(transfer_engine_t handle, batch_id_t id, const struct transfer
     for (size_t i = 0; i < count; i++) {
         sl_mooncake_segment_open_local(engine, entries[i].target_id);
     }
-    struct part *part = part_create(entries, count, message);
+    struct part *part = part_create(engine, entries, count, message);
     int result = part != NULL ? reserve(engine, id, part, entries, function) : SL_MOONCAKE_INVALID;
     if (result == 0) {
         int err = sl_transfer_batch_create(engine->transfer, (uint32_t)count, &part->batch);
