@@ -23,7 +23,7 @@ from processes import Failure
 
 # The module of each benchmark.
 NAMES = {name: name for name in (
-    "bulk", "calls", "checkpoint", "cold", "dpdk", "elastic", "engine", "forget", "ipc", "narrow", "objects", "observe", "python", "rdma", "replicas", "rows", "serve",
+    "bulk", "calls", "checkpoint", "cold", "dpdk", "elastic", "engine", "forget", "ipc", "mooncake", "narrow", "objects", "observe", "python", "rdma", "replicas", "rows", "serve",
     "serving", "table", "train", "transfer", "weights", "workers")}
 NAMES.update(pull="exchange", push="exchange", pushpull="exchange", scale="exchange", tables="tables_publish")
 ROUNDS_MAX = 64

@@ -31,6 +31,7 @@ static const struct program benchmarks[] = {
     {"elastic", "pulls while a shard moves to another server, and how long the move takes", NULL},
     {"engine", "an ONNX model in a loop, without requests; the grouping of layers", NULL},
     {"ipc", "shared memory, TCP over loopback and memcpy in turns, beside ps-lite's figures", NULL},
+    {"mooncake", "the Python package mooncake beside the C engine", NULL},
     {"narrow", "rows and messages in f16, bf16 and int8 beside f32", NULL},
     {"objects", "versions that one process or many get, beside READs, hashing and a star", NULL},
     {"pslite", "ps-lite's test_benchmark: its arguments, environment and figures",

@@ -18,7 +18,7 @@ struct sl_bench_staleness_found {
     struct sl_metric_histogram delivered;   /* from the beginning of the push */
     uint64_t torn, pulls, pushes, sent_bytes;
     uint64_t first_bytes; /* of sent_bytes: sent by the end of push SL_BENCH_STALENESS_FIRST */
-    double push_seconds; /* mean */
+    double push_seconds;  /* mean */
 };
 
 /* Starts the workers, trains, and prints SRL's lines. argv: of this program, for the workers.

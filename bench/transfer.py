@@ -2,6 +2,7 @@
 perftest. Bare sockets and memcpy use as much memory as the blocks have: memory that stays in the processor's cache is
 faster, which "bare, 4 MB" shows. Flags of `starling-bench transfer` that are not listed here are those of both processes."""
 
+import contextlib
 import select
 import signal
 import subprocess
@@ -70,23 +71,29 @@ class Transfers:
             preexec_fn=processes.child_setup(options.server_core))
         bench.stack.callback(processes.end, self.target)
         ready = select.select([self.target.stdout], [], [], START_S)[0]
-        name = self.target.stdout.readline().partition(" ")[0] if ready else ""
-        if not name:
+        self.name = self.target.stdout.readline().partition(" ")[0] if ready else ""
+        if not self.name:
             raise processes.Failure("the target did not start")
         self.target.send_signal(signal.SIGSTOP)
-        self.initiator = bench.start_once("transfer", f"--segment-id={name}", f"--buffer-size={BUFFER_BYTES}", *self.flags)
+        self.initiator = bench.start_once("transfer", f"--segment-id={self.name}", f"--buffer-size={BUFFER_BYTES}", *self.flags)
         self.sends = bench.start_once("sends", f"--depth={BARE_DEPTH}", *self.congestion())
         self.memory = bench.start_once("memory", *(["--shared"] if options.memory == "shared" else []))
 
     def congestion(self):
         return [f"--congestion={self.options.congestion}"] if self.options.congestion else []
 
-    def turn(self, warm_up, seconds, *words):
+    @contextlib.contextmanager
+    def running(self):
+        """The target runs meanwhile."""
         self.target.send_signal(signal.SIGCONT)
-        load, before = self.initiator(), processes.cpu_seconds(self.target.pid)
-        found = load.turn(warm_up, seconds, *words)
-        found["target's core"] = "", (processes.cpu_seconds(self.target.pid) - before) / found.value("seconds")
+        yield
         self.target.send_signal(signal.SIGSTOP)
+
+    def turn(self, warm_up, seconds, *words):
+        with self.running():
+            load, before = self.initiator(), processes.cpu_seconds(self.target.pid)
+            found = load.turn(warm_up, seconds, *words)
+            found["target's core"] = "", (processes.cpu_seconds(self.target.pid) - before) / found.value("seconds")
         return found
 
     def contestant(self, name, op, block, batch, threads, *more, quantities=("bytes", "client's core", "target's core")):

@@ -28,7 +28,7 @@ Requires-Dist: numpy
 """
 WHEEL = """Wheel-Version: 1.0
 Generator: python/wheel.py
-Root-Is-Purelib: false
+Root-Is-Purelib: {pure}
 Tag: {tag}
 """
 
@@ -69,28 +69,32 @@ def record(files, name):
     return "".join([*lines, f"{name},,\n"]).encode()
 
 
+def write(out, name, tag, files, metadata, entry_points=""):
+    """Writes out/NAME-TAG.whl with {path: bytes}; name: with the version."""
+    info = f"{name}.dist-info"
+    files = {**files, f"{info}/METADATA": metadata.encode(), f"{info}/WHEEL": WHEEL.format(tag=tag, pure=str("any" in tag).lower()).encode()}
+    if entry_points:
+        files[f"{info}/entry_points.txt"] = entry_points.encode()
+    files[f"{info}/RECORD"] = record(files, f"{info}/RECORD")
+    os.makedirs(out, exist_ok=True)
+    path = os.path.join(out, f"{name}-{tag}.whl")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for each, data in files.items():
+            entry = zipfile.ZipInfo(each, EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = (0o100755 if "/bin/" in each else 0o100644) << 16
+            wheel.writestr(entry, data)
+    print(path)
+
+
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     build, out = sys.argv[1:]
     version = version_of(build)
     tag = "cp311-abi3-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
-    info = f"starling_ps-{version}.dist-info"
-    files = content(build)
-    files[f"{info}/METADATA"] = METADATA.format(version=version).encode()
-    files[f"{info}/WHEEL"] = WHEEL.format(tag=tag).encode()
     scripts = [f"{name} = starling._programs:{name.replace('-', '_')}\n" for name in PROGRAMS]
-    files[f"{info}/entry_points.txt"] = "".join(["[console_scripts]\n", *scripts]).encode()
-    files[f"{info}/RECORD"] = record(files, f"{info}/RECORD")
-    os.makedirs(out, exist_ok=True)
-    path = os.path.join(out, f"starling_ps-{version}-{tag}.whl")
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
-        for name, data in files.items():
-            entry = zipfile.ZipInfo(name, EPOCH)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = (0o100755 if "/bin/" in name else 0o100644) << 16
-            wheel.writestr(entry, data)
-    print(path)
+    write(out, f"starling_ps-{version}", tag, content(build), METADATA.format(version=version), "".join(["[console_scripts]\n", *scripts]))
 
 
 if __name__ == "__main__":

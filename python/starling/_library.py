@@ -101,6 +101,7 @@ class Noticed(Structure):
     _fields_ = [("sender", c_char * 256), ("name", c_char * 64), ("bytes", c_uint32), ("text", c_uint8 * 4097)]
 
 
+REQUESTS = POINTER(Request)
 _OUT = POINTER(c_void_p)
 # Function: arguments; those that return something else than an error number: in _RESULTS.
 _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
@@ -124,7 +125,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "sl_transfer_segment_open": (c_void_p, c_char_p, c_uint32, _OUT), "sl_transfer_segment_close": (_OUT,),
     "sl_transfer_segment_buffers": (c_void_p, POINTER(Buffer), c_uint32, POINTER(c_uint32)),
     "sl_transfer_batch_create": (c_void_p, c_uint32, _OUT),
-    "sl_transfer_batch_submit": (c_void_p, POINTER(Request), c_uint32, c_uint32, POINTER(Notice)),
+    "sl_transfer_batch_submit": (c_void_p, REQUESTS, c_uint32, c_uint32, POINTER(Notice)),
     "sl_transfer_batch_done": (c_void_p,), "sl_transfer_batch_wait": (c_void_p,),
     "sl_transfer_batch_status": (c_void_p, c_uint32, POINTER(Status)), "sl_transfer_batch_error": (c_void_p, c_uint32),
     "sl_transfer_batch_cancel": (c_void_p,), "sl_transfer_batch_free": (_OUT,),

@@ -11,7 +11,7 @@ import tempfile
 
 import harness
 
-PACKAGES = ("libstarling-dev", "libstarling0", "python3-starling", "starling-dpdk", "starling")
+PACKAGES = ("libstarling-compat-dev", "libstarling-dev", "libstarling0", "python3-starling", "starling-dpdk", "starling")
 # A job in the fresh system: a server as its unit starts it, and a client in C and in Python.
 RUN = """set -e
 for program in /usr/bin/starling-*; do $program --version; done

@@ -70,6 +70,22 @@ class Install(harness.StarlingTest):
         for program in ("mine", "build/mine"):
             self.assertEqual(self.run_command(os.path.join(self.folder, program)), version)
 
+    def test_program_of_mooncake(self):
+        """By pkg-config, in a tree that was moved; then as one that was linked with a library elsewhere."""
+        moved = os.path.join(self.folder, "moved")
+        os.rename(self.prefix, moved)
+        self.prefix = moved
+        folder = os.path.dirname(self.found("**/libtransfer_engine.so")[0])
+        environment = {"PKG_CONFIG_PATH": os.path.dirname(self.found("**/starling-mooncake.pc")[0])}
+        source = f"{SOURCE}/tests/integration/mooncake_peer.c"
+        self.run_command("sh", "-e", "-c", f"cc -o one {source} $(pkg-config --cflags --libs starling-mooncake)\n"
+                         f"cc -o two {source} $(pkg-config --cflags starling-mooncake) {folder}/libtransfer_engine.so", cwd=self.folder, env=environment)
+        for program, found in (("one", {}), ("two", {"LD_LIBRARY_PATH": folder})):
+            done = subprocess.run([os.path.join(self.folder, program), "target", "P2PHANDSHAKE", "127.0.0.1"], env={**os.environ, **found},
+                                  input=b"\n", capture_output=True, check=False, timeout=300)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(b"serves 127.0.0.1:", done.stdout)
+
 
 if __name__ == "__main__":
     harness.main()

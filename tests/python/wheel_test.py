@@ -11,7 +11,9 @@ import unittest
 from support import harness
 
 BUILD = os.path.dirname(harness.BIN)
-MAKE_WHEEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python", "wheel.py")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+MAKE_WHEEL = os.path.join(ROOT, "python", "wheel.py")
+MAKE_MOONCAKE = os.path.join(ROOT, "compat", "mooncake", "python", "wheel.py")
 SCRIPT = """
 import numpy, starling
 from starling import objects
@@ -21,6 +23,9 @@ with objects.serve() as node:
 with starling.local_cluster() as cluster, cluster.connect() as client:
     rows = client.sparse("t", 2, starling.Sum()).push_pull([1], numpy.ones((1, 2), numpy.float32))
 maps = open("/proc/self/maps").read()
+from mooncake.engine import TransferEngine
+engine = TransferEngine()
+assert engine.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", "") == 0 and engine.get_rpc_port() > 0
 print(rows.sum(), sorted({line.split()[-1] for line in maps.splitlines() if "starling" in line}))
 """
 
@@ -37,9 +42,9 @@ class Wheel(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="starling-test-")
         self.addCleanup(folder.cleanup)
         self.folder = os.path.realpath(folder.name)
-        wheel = self.run_here(sys.executable, os.path.realpath(MAKE_WHEEL), BUILD, self.folder).strip()
+        wheels = [self.run_here(sys.executable, os.path.realpath(make), BUILD, self.folder).strip() for make in (MAKE_WHEEL, MAKE_MOONCAKE)]
         site = os.path.join(self.folder, "site")
-        self.run_here(sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", site, wheel)
+        self.run_here(sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", site, *wheels)
         environment = {**os.environ, "PYTHONPATH": site}
         total, _, files = self.run_here(sys.executable, "-c", SCRIPT, env=environment).partition(" ")
         self.assertEqual(total, "2.0")

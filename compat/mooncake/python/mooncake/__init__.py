@@ -1,0 +1,1 @@
+"""The Python interface of Mooncake's Transfer Engine on starling.transfer: see mooncake.engine."""
