@@ -46,7 +46,7 @@ def add_arguments(parser):
     parser.set_defaults(duration=2)
 
 
-check = transfer.check
+check, normalized = transfer.check, transfer.normalized
 
 
 class Mooncake:
@@ -55,10 +55,8 @@ class Mooncake:
     def __init__(self, bench, transfers):
         root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
         folders = os.path.join(bench.options.bin, "..", "python"), os.path.join(root, "compat", "mooncake", "python")
-        self.transfers = transfers
-        self.child = None
+        self.bench, self.transfers, self.child = bench, transfers, None
         self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
-        self.bench = bench
 
     def start(self):
         self.child = subprocess.Popen([sys.executable, "-c", INITIATOR, self.transfers.name, str(transfer.BUFFER_BYTES)],
