@@ -164,7 +164,33 @@ struct sl_kv_request {
     /* One chunk of an array that was too long for a message (key_count 1): its first value and the
      * values of the whole array; else 0. */
     uint64_t chunk_start, array_length;
+    /* For a handler that returns SL_KV_LATER. NULL: this request cannot be kept (no memory, or one
+     * of several operations that were sent together). */
+    struct sl_kv_token *token;
 };
+
+/* Result of a handler that has kept request->token, to answer by sl_kv_reply. Until then the
+ * request waits; it holds up no other request, of its sender either. All other memory of the
+ * request is invalid after the return: copy what you keep. */
+#define SL_KV_LATER 1
+
+struct sl_kv_answer {
+    int err;              /* 0, or an sl_err that the sender gets */
+    const void *values;   /* pulled values, aligned to 8 or they are copied; NULL without a pull */
+    uint64_t value_count; /* with a pull: as asked */
+    /* Called once, when `values` is no longer read: on the server's reactor, or in sl_kv_reply if
+     * the server has stopped. Must not block. NULL: `values` is never freed. */
+    void (*sent)(void *ctx);
+    void *ctx;
+};
+
+/* Answers a request that was kept: exactly once for each token, also while the handler has not
+ * returned SL_KV_LATER yet. Copies *answer. The answer is dropped, and `sent` called, if nobody
+ * waits for it any more: the sender's deadline has passed (it gets DEADLINE), the sender has left
+ * or is expired, the table was dropped, or the server stops (CANCELLED). A sender that has lost its
+ * connection, and comes back in time, gets it. A second answer is an error of the program, which is
+ * detected within the next 256 tokens and ends the process. Any thread, also in `handle`. */
+SL_API void sl_kv_reply(struct sl_kv_token *token, const struct sl_kv_answer *answer);
 
 struct sl_kv_handler {
     /* Handles every request to a KV table, in place of adding pushes up. Runs on the reactor that
@@ -173,10 +199,12 @@ struct sl_kv_handler {
      * - 0: done; `pull` is filled or *reply is set
      * - SL_ERR_AGAIN: not yet; nothing may have changed. The same request is passed again later, at
      *   the latest after another request of this server is done.
+     * - SL_KV_LATER: request->token will be answered
      * - another error: sent to the client
      *
-     * A retransmitted push is passed only once. A retransmitted push-pull whose reply was lost is
-     * passed again with push NULL. Memory of the request is invalid after the return. */
+     * A retransmitted push is passed only once, and a retransmission of a kept request not at all:
+     * both get the one answer. A retransmitted pull or push-pull whose reply was lost is passed
+     * again, with push NULL. Memory of the request is invalid after the return. */
     int (*handle)(void *ctx, const struct sl_kv_request *request);
     /* Returns the number of values of a key, 0: none, for sl_kv_lengths. NULL: always 0. */
     uint32_t (*length)(void *ctx, const char *table, uint64_t key);

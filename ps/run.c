@@ -15,6 +15,7 @@
 #include "net/trace.h"
 #include "ps/run_endpoints.h"
 #include "ps/run_options.h"
+#include "ps/server/token.h"
 #include "reactor/topology.h"
 
 static void name_log(const struct sl_settings *settings)
@@ -125,4 +126,9 @@ int sl_ps_run(int argc, char **argv, const struct sl_kv_handler *handler,
     }
     fini(&run);
     return status;
+}
+
+void sl_ps_reply(struct sl_kv_token *token, const struct sl_kv_answer *answer)
+{
+    sl_server_token_reply(token, answer);
 }

@@ -2,7 +2,9 @@
 #ifndef SL_PS_RUN_H
 #define SL_PS_RUN_H
 
+struct sl_kv_answer;
 struct sl_kv_handler;
+struct sl_kv_token;
 struct sl_process_options;
 struct sl_reason;
 struct sl_run;
@@ -17,5 +19,8 @@ typedef int sl_ps_run_extend_fn(const struct sl_run *run, struct sl_process_opti
  * status. extend: NULL: --objects is refused. */
 int sl_ps_run(int argc, char **argv, const struct sl_kv_handler *handler,
               sl_ps_run_extend_fn *extend);
+
+/* As sl_kv_reply. Any thread. */
+void sl_ps_reply(struct sl_kv_token *token, const struct sl_kv_answer *answer);
 
 #endif

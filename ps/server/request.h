@@ -69,7 +69,7 @@ struct sl_server_incoming {
 enum sl_server_outcome {
     SL_SERVER_ANSWERED,  /* the request was removed from its list */
     SL_SERVER_CONTINUES, /* run it again; no progress if nothing was spent */
-    SL_SERVER_WAITS,     /* for clocks */
+    SL_SERVER_WAITS,     /* for clocks, or for its handler */
 };
 
 /* Lists of requests */
@@ -115,6 +115,12 @@ static inline void sl_server_request_enter(struct sl_server_request *request,
 }
 
 /* Properties */
+
+/* Returns true for a request that its handler has kept. */
+static inline bool sl_server_request_is_kept(const struct sl_server_request *request)
+{
+    return request->work.token != NULL;
+}
 
 /* Returns true for a write that was not applied before. */
 static inline bool sl_server_request_writes(const struct sl_shard_request *work)
@@ -194,5 +200,13 @@ void sl_server_request_end(struct sl_server_request *request);
 
 /* Frees a request that needs no answer. */
 void sl_server_request_free(struct sl_server_request *request);
+
+/* The token of a kept request was answered (sl_server_token_answered_fn). If the client is
+ * disconnected, the answer waits for it. */
+void sl_server_request_answered(struct sl_server_request *request,
+                                const struct sl_kv_answer *answer);
+
+/* Frees the payload, which is not needed any more. */
+void sl_server_request_put_payload(struct sl_server_request *request);
 
 #endif

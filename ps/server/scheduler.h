@@ -66,6 +66,13 @@ void sl_server_scheduler_ran(struct sl_server_request *request, struct sl_server
 /* Clocks have moved: resumes requests that need not wait any longer. */
 void sl_server_scheduler_resume_parked(struct sl_server *server);
 
+/* Resumes a parked request. */
+void sl_server_scheduler_resume(struct sl_server_request *request);
+
+/* Returns the session's kept request with this id, whose client was disconnected; NULL: none. */
+struct sl_server_request *sl_server_scheduler_find_kept(const struct sl_server_session *session,
+                                                        uint64_t id);
+
 /* Removes the request from its list. */
 void sl_server_scheduler_remove(struct sl_server_request *request);
 

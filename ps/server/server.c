@@ -10,6 +10,7 @@
 #include "ps/server/restore.h"
 #include "ps/server/shm.h"
 #include "ps/server/state.h"
+#include "ps/server/token.h"
 #include "ps/server/turn.h"
 #include "ps/shard/state.h"
 
@@ -130,6 +131,7 @@ void sl_server_destroy(struct sl_server **server)
     sl_server_sessions_fini(&self->sessions);
     sl_server_turn_fini(self);
     sl_server_scheduler_fini(self);
+    sl_server_tokens_close(&self->tokens);
     if (self->shard != NULL) {
         sl_shard_destroy(&self->shard);
     }
@@ -149,8 +151,13 @@ int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count
     options.index = index;
     options.count = count;
     options.copy = sl_server_next_copy(server);
-    int err = sl_shard_create(&options, &server->shard);
+    int err = options.kv_handler == NULL
+                  ? 0
+                  : sl_server_tokens_create(sl_reactor_mailbox(server->options.reactor),
+                                            sl_server_request_answered, &server->tokens);
+    err = err != 0 ? err : sl_shard_create(&options, &server->shard);
     if (err != 0) {
+        sl_server_tokens_close(&server->tokens);
         return err;
     }
     server->options.shard = options;

@@ -1,6 +1,7 @@
 /* KV sections that an application's handler executes in place of the KV table. */
 #include "ps/shard/handler.h"
 
+#include <inttypes.h>
 #include <starling_kv.h>
 #include <string.h>
 
@@ -41,6 +42,7 @@ static struct sl_kv_request call_of(const struct sl_shard *shard,
         .reply = answer,
         .chunk_start = section->start,
         .array_length = section->bag_count,
+        .token = request->prefix.section_count == 1 ? shard->token : NULL,
     };
 }
 
@@ -67,6 +69,13 @@ void sl_shard_handler_stop_waiting(struct sl_shard *shard, struct sl_shard_reque
     }
 }
 
+/* The handler has dealt with a request: those that it has put off are passed again. */
+static void note_handled(struct sl_shard *shard)
+{
+    shard->handled++;
+    shard->handler_moved = shard->asks_again > 0;
+}
+
 static void count(struct sl_shard *shard, struct sl_shard_table *table,
                   const struct sl_shard_request *request, const struct sl_kv_request *call)
 {
@@ -88,12 +97,60 @@ static void take_answer(struct sl_shard_request *request, void *pull, const void
     }
 }
 
+/* The request waits for its answer. What it pushes counts as done, so that later writes of its
+ * client need not wait. */
+static int keep(struct sl_shard *shard, struct sl_shard_request *request,
+                const struct sl_kv_request *call)
+{
+    request->token = shard->token;
+    request->kept_answer = NULL;
+    request->parked_on = request->view.section.table_id;
+    request->write_to = 0;
+    sl_flags_set(&request->flags, SL_SHARD_KEPT_PUSH, call->push != NULL);
+    shard->token = NULL;
+    return SL_SHARD_PARKED;
+}
+
+void sl_shard_handler_offer(struct sl_shard *shard, struct sl_kv_token *token)
+{
+    shard->token = token;
+}
+
+static int run_kept(struct sl_shard *shard, const struct sl_shard_table *table,
+                    struct sl_shard_request *request, uint8_t *reply, struct sl_shard_slice *slice)
+{
+    const struct sl_kv_answer *answer = request->kept_answer;
+    const uint64_t asked = request->view.section.count;
+    if (answer == NULL) {
+        return SL_SHARD_PARKED;
+    }
+    note_handled(shard);
+    if (answer->err != 0) {
+        const int err = error_of(answer->err);
+        return sl_shard_fail(shard, request, slice, err, "its handler answered %d (%s)",
+                             answer->err, sl_err_name(answer->err));
+    }
+    if (!sl_shard_op_pulls(request->view.section.op)) {
+        return SL_SHARD_DONE;
+    }
+    if (answer->values == NULL || answer->value_count != asked) {
+        return sl_shard_fail(shard, request, slice, SL_ERR_INVALID,
+                             "its handler answered %" PRIu64 " values, asked for are %" PRIu64,
+                             answer->values == NULL ? 0 : answer->value_count, asked);
+    }
+    take_answer(request, reply + request->reply_done, answer->values, asked * table->spec.dim);
+    return SL_SHARD_DONE;
+}
+
 int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
                          struct sl_shard_request *request, uint8_t *reply,
                          struct sl_shard_slice *slice)
 {
     const struct sl_kv_handler *handler = shard->options.kv_handler;
     const void *answer = NULL;
+    if (request->token != NULL) {
+        return run_kept(shard, table, request, reply, slice);
+    }
     const struct sl_kv_request call = call_of(shard, table, request, reply, &answer);
     if ((request->view.section.flags & ~SL_REQUEST_FLAG_LENS) != 0) {
         return sl_shard_fail(
@@ -114,9 +171,12 @@ int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
     if (result == SL_ERR_AGAIN) {
         return ask_again(shard, request);
     }
-    shard->handled++;
-    shard->handler_moved = shard->asks_again > 0;
+    note_handled(shard);
     slice->spent += (uint32_t)sl_shard_kv_cost(&request->view.section, table->spec.dim);
+    if (result == SL_KV_LATER && call.token != NULL) {
+        count(shard, table, request, &call);
+        return keep(shard, request, &call);
+    }
     if (result != 0) {
         return sl_shard_fail(shard, request, slice, error_of(result),
                              "its handler returned %d (%s)", result, sl_err_name(result));
@@ -130,6 +190,7 @@ int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
 
 bool sl_shard_handler_waits(const struct sl_shard *shard, const struct sl_shard_request *request)
 {
-    return sl_flags_has(request->flags, SL_SHARD_ASKS_AGAIN) &&
-           request->handled_seen == shard->handled;
+    return request->token != NULL ? request->kept_answer == NULL
+                                  : sl_flags_has(request->flags, SL_SHARD_ASKS_AGAIN) &&
+                                        request->handled_seen == shard->handled;
 }

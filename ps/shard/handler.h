@@ -12,6 +12,9 @@ int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
                          struct sl_shard_request *request, uint8_t *reply,
                          struct sl_shard_slice *slice);
 
+/* Sets the token that the handler keeps next; NULL: none. */
+void sl_shard_handler_offer(struct sl_shard *shard, struct sl_kv_token *token);
+
 /* Ends the wait of a request for another call of the handler. */
 void sl_shard_handler_stop_waiting(struct sl_shard *shard, struct sl_shard_request *request);
 

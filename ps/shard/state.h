@@ -103,9 +103,10 @@ struct sl_shard {
     struct sl_hot_keys_sampler sampler;
     struct sl_shard_snapshots snapshots;
     /* Handler of KV tables: */
-    uint64_t handled;    /* calls that did not return AGAIN */
-    uint32_t asks_again; /* requests waiting for such a call */
-    bool handler_moved;  /* such a call came and is not reported yet */
+    uint64_t handled;          /* calls that did not return AGAIN */
+    uint32_t asks_again;       /* requests waiting for such a call */
+    bool handler_moved;        /* such a call came and is not reported yet */
+    struct sl_kv_token *token; /* for the next request that the handler keeps; NULL: it cannot */
 };
 
 /* Returns the keys that wait; NULL: none are kept. */

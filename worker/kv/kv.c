@@ -9,7 +9,6 @@
 #include "core/log.h"
 #include "core/partition.h"
 #include "core/reason.h"
-#include "ps/run.h"
 #include "worker/client/control.h"
 #include "worker/client/step_internal.h"
 #include "worker/client/table_opening.h"
@@ -431,9 +430,4 @@ struct sl_client *sl_kv_client(struct sl_kv *kv)
 {
     sl_assert(kv != NULL);
     return kv->engine->has_thread ? NULL : kv->engine->client;
-}
-
-int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
-{
-    return sl_ps_run(argc, argv, handler, NULL);
 }

@@ -1,0 +1,21 @@
+/* Error replies to requests, and the log lines about them. Owner reactor. */
+#ifndef SL_PS_SERVER_REQUEST_ERROR_H
+#define SL_PS_SERVER_REQUEST_ERROR_H
+
+#include "ps/server/request.h"
+
+/* Sends an error reply. Such replies are short: if even this one finds no room, the connection is
+ * closed. */
+void sl_server_request_error_reply(const struct sl_server_reply_to *to, int err, const char *text);
+
+/* Fails a request that is not queued. Its session records a failed write, since later writes may
+ * succeed. */
+void sl_server_request_error_fail(const struct sl_server_reply_to *to,
+                                  const struct sl_shard_request *work, int err, const char *text);
+
+/* Fails a request with a value that its table does not accept. */
+void sl_server_request_error_not_finite(const struct sl_server_reply_to *to,
+                                        const struct sl_shard_request *work, int err,
+                                        const char *text);
+
+#endif
