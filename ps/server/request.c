@@ -14,6 +14,22 @@
 #include "ps/shard/handler.h"
 #include "ps/shard/push_prefetch.h"
 
+/* Fails a request that is not queued. Its session records a failed write, since later writes may
+ * succeed. */
+static void server_request_fail(const struct sl_server_reply_to *to,
+                                const struct sl_shard_request *work, int err, const char *text)
+{
+    const struct sl_server *server = to->channel->server;
+    struct sl_server_session *session = to->channel->session;
+    if (sl_server_request_writes(work)) {
+        sl_server_session_failed(session, to->id, err);
+        if (server->role.logs) {
+            server->options.hooks->write_refused(session, to->id, err);
+        }
+    }
+    sl_server_request_error_reply(to, err, text);
+}
+
 /* A queued request of at most this cost runs unsliced even if less is left of the turn. */
 #define OVERDRAW_KEYS       512
 
@@ -41,8 +57,8 @@ static const void *tail_of_reply(const struct sl_server_reply_to *to,
 /* Lets the handler keep the next request, if there is one. */
 static void offer_token(struct sl_server *server)
 {
-    if (server->tokens != NULL) {
-        sl_shard_handler_offer(server->shard, sl_server_token_offer(server->tokens));
+    if (server->scheduler.tokens != NULL) {
+        sl_shard_handler_offer(server->shard, sl_server_token_offer(server->scheduler.tokens));
     }
 }
 
@@ -50,10 +66,10 @@ static void offer_token(struct sl_server *server)
 static bool note_kept(struct sl_server_session *session, uint64_t id,
                       const struct sl_shard_request *work)
 {
-    if (work->token != NULL && sl_flags_has(work->flags, SL_SHARD_KEPT_PUSH)) {
+    if (work->kept.token != NULL && sl_flags_has(work->flags, SL_SHARD_KEPT_PUSH)) {
         sl_server_session_wrote(session, id);
     }
-    return work->token != NULL;
+    return work->kept.token != NULL;
 }
 
 /* Runs a request that sl_shard_ready allows. The reply goes straight into the outgoing block, or
@@ -91,7 +107,7 @@ static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
     }
     if (result < 0) {
         sl_outbox_abandon(conn->outbox);
-        sl_server_request_error_fail(to, work, result, reason.text);
+        server_request_fail(to, work, result, reason.text);
         return SL_SERVER_ANSWERED;
     }
     sl_assert(result == SL_SHARD_DONE);
@@ -257,8 +273,8 @@ static void enqueue(struct sl_server_incoming *incoming, const struct sl_shard_r
     sl_server_shm_take(channel->conn, incoming);
     struct sl_server_request *request = request_make(incoming);
     if (request == NULL) {
-        sl_server_request_error_fail(&incoming->to, work, SL_ERR_NO_MEMORY,
-                                     "the server has no room for more requests that wait");
+        server_request_fail(&incoming->to, work, SL_ERR_NO_MEMORY,
+                            "the server has no room for more requests that wait");
         return;
     }
     int err = server_request_begin(channel, incoming, request->payload, &request->work, NULL);
@@ -285,7 +301,7 @@ static void park_kept(const struct sl_server_incoming *incoming,
 {
     struct sl_server_request *request = request_make_bare(&incoming->to);
     sl_assert(request != NULL); /* the pool had room before the handler ran */
-    sl_server_token_bind(work->token, request);
+    sl_server_token_bind(work->kept.token, request);
     request->work = *work;
     set_deadline(request, incoming->message->header.budget_us);
     sl_server_scheduler_add(request, true);
@@ -355,7 +371,7 @@ static bool replay(const struct sl_server_incoming *incoming, struct sl_shard_re
     case SL_SERVER_WRITE_FAILED:
         (void)snprintf(text, sizeof text, "shard %u: it failed before the connection broke (%s)",
                        channel->server->options.shard.index, sl_err_name(err));
-        sl_server_request_error_fail(&incoming->to, work, err, text);
+        server_request_fail(&incoming->to, work, err, text);
         return true;
     case SL_SERVER_WRITE_ORPHAN:
         adopt(session->orphan, &incoming->to, incoming->message->header.budget_us);
@@ -387,14 +403,15 @@ void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shar
     if (sl_server_drains(server) || (server->writes.are_fenced && writes)) {
         /* Else: no answer, the client retries at the backup. */
         if (server->role.switchover == SL_SERVER_NO_SWITCHOVER) {
-            sl_server_request_error_fail(&incoming->to, work, SL_ERR_CANCELLED,
-                                         "the server is shutting down");
+            server_request_fail(&incoming->to, work, SL_ERR_CANCELLED,
+                                "the server is shutting down");
         }
         return;
     }
     const bool is_held = writes && channel->session->overtaken_writes > 0;
     const bool is_free = sl_server_channel_is_free(channel) && !is_held;
-    const bool may_keep = server->tokens == NULL || server->host->memory.requests.free_count > 0;
+    const bool may_keep =
+        server->scheduler.tokens == NULL || server->host->memory.requests.free_count > 0;
     const bool is_short = may_keep && !is_to_be_logged(server, work) &&
                           !sl_server_reply_chunks_fits(channel, work) &&
                           may_run_at_once(channel, work, SL_LIMIT_TURN_COST);
@@ -409,7 +426,7 @@ void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shar
             sl_server_slow_requests_see(&server->slow, work->caller, work->main);
             return;
         }
-        if (outcome == SL_SERVER_WAITS && work->token != NULL) {
+        if (outcome == SL_SERVER_WAITS && work->kept.token != NULL) {
             park_kept(incoming, work);
             return;
         }
@@ -466,7 +483,8 @@ static void arrive(struct sl_server_channel *channel, const struct sl_transport_
         return;
     } else if (sl_flags_has(work.flags, SL_SHARD_WANTS_FINITE) &&
                (err = sl_shard_check_finite(channel->server->shard, &work, &reason)) != 0) {
-        sl_server_request_error_not_finite(to, &work, err, reason.text);
+        sl_server_request_error_not_finite(channel, reason.text);
+        server_request_fail(to, &work, err, reason.text);
     } else {
         sl_server_request_serve(&incoming, &work);
     }
@@ -601,7 +619,7 @@ void sl_server_request_end(struct sl_server_request *request)
 void sl_server_request_answered(struct sl_server_request *request,
                                 const struct sl_kv_answer *answer)
 {
-    request->work.kept_answer = answer;
+    request->work.kept.answer = answer;
     if (request->channel != NULL) {
         sl_server_scheduler_resume(request);
     }
@@ -617,7 +635,7 @@ void sl_server_request_free(struct sl_server_request *request)
         sl_shard_abandon(server->shard, &request->work);
     }
     if (sl_server_request_is_kept(request)) {
-        sl_server_token_unbind(request->work.token);
+        sl_server_token_unbind(request->work.kept.token);
     }
     sl_server_request_put_payload(request);
     sl_server_admission_put_reply(request);
@@ -679,7 +697,7 @@ static enum sl_server_outcome run_slice(struct sl_server_request *request, uint3
     int result = sl_shard_run(server->shard, &request->work, reply_of(request),
                               keys < slice ? keys : slice, spent, &reason);
     if (!was_kept && note_kept(session, request->id, &request->work)) {
-        sl_server_token_bind(request->work.token, request);
+        sl_server_token_bind(request->work.kept.token, request);
         return SL_SERVER_WAITS;
     }
     if (writes && session != NULL) {
@@ -751,7 +769,7 @@ static enum sl_server_outcome start(struct sl_server_request *request, uint32_t 
         } else if (outcome == SL_SERVER_CONTINUES) {
             sl_server_request_enter(request, SL_REQUEST_PHASE_MEMORY);
         } else if (sl_server_request_is_kept(request)) {
-            sl_server_token_bind(request->work.token, request);
+            sl_server_token_bind(request->work.kept.token, request);
         }
         return outcome;
     }

@@ -119,7 +119,7 @@ static inline void sl_server_request_enter(struct sl_server_request *request,
 /* Returns true for a request that its handler has kept. */
 static inline bool sl_server_request_is_kept(const struct sl_server_request *request)
 {
-    return request->work.token != NULL;
+    return request->work.kept.token != NULL;
 }
 
 /* Returns true for a write that was not applied before. */

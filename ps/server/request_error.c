@@ -48,34 +48,17 @@ void sl_server_request_error_reply(const struct sl_server_reply_to *to, int err,
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
 }
 
-void sl_server_request_error_fail(const struct sl_server_reply_to *to,
-                                  const struct sl_shard_request *work, int err, const char *text)
+void sl_server_request_error_not_finite(const struct sl_server_channel *channel, const char *text)
 {
-    const struct sl_server *server = to->channel->server;
-    struct sl_server_session *session = to->channel->session;
-    if (sl_server_request_writes(work)) {
-        sl_server_session_failed(session, to->id, err);
-        if (server->role.logs) {
-            server->options.hooks->write_refused(session, to->id, err);
-        }
-    }
-    sl_server_request_error_reply(to, err, text);
-}
-
-void sl_server_request_error_not_finite(const struct sl_server_reply_to *to,
-                                        const struct sl_shard_request *work, int err,
-                                        const char *text)
-{
-    struct sl_server *server = to->channel->server;
+    struct sl_server *server = channel->server;
     const uint32_t shard = server->options.shard.index;
     sl_cell_add(&server->cells.used->not_finite, 1);
     if (request_error_is_due(server, &server->logged.not_finite_ns)) {
         sl_log_event(SL_LOG_WARN,
                      SL_EVENT("push_refused", SL_EVENT_NUMBER("shard", shard),
-                              SL_EVENT_TEXT("client", to->channel->conn->name),
+                              SL_EVENT_TEXT("client", channel->conn->name),
                               SL_EVENT_TEXT("reason", text)),
                      "shard %u refuses a push of %s: %s (logged once a minute)", shard,
-                     to->channel->conn->name, text);
+                     channel->conn->name, text);
     }
-    sl_server_request_error_fail(to, work, err, text);
 }

@@ -8,14 +8,7 @@
  * closed. */
 void sl_server_request_error_reply(const struct sl_server_reply_to *to, int err, const char *text);
 
-/* Fails a request that is not queued. Its session records a failed write, since later writes may
- * succeed. */
-void sl_server_request_error_fail(const struct sl_server_reply_to *to,
-                                  const struct sl_shard_request *work, int err, const char *text);
-
-/* Fails a request with a value that its table does not accept. */
-void sl_server_request_error_not_finite(const struct sl_server_reply_to *to,
-                                        const struct sl_shard_request *work, int err,
-                                        const char *text);
+/* Counts and logs a request with a value that its table does not accept. */
+void sl_server_request_error_not_finite(const struct sl_server_channel *channel, const char *text);
 
 #endif

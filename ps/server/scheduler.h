@@ -32,6 +32,7 @@ struct sl_server;
 struct sl_server_channel;
 struct sl_server_request;
 struct sl_server_session;
+struct sl_server_tokens;
 
 struct sl_server_scheduler {
     struct sl_reactor_source source; /* of turn.c */
@@ -44,6 +45,8 @@ struct sl_server_scheduler {
     size_t orphan_bytes; /* those of disconnected clients */
     /* The host's freed_count when all runnable requests waited for memory; 0: they did not. */
     uint64_t blocked_at;
+    struct sl_server_tokens
+        *tokens;      /* of requests that a handler keeps; NULL: no handler, no shard */
     bool resume_next; /* take a resumed request next, else one of `ready` */
     bool yielded;     /* the previous turn left its slices to this one */
 };

@@ -131,7 +131,7 @@ void sl_server_destroy(struct sl_server **server)
     sl_server_sessions_fini(&self->sessions);
     sl_server_turn_fini(self);
     sl_server_scheduler_fini(self);
-    sl_server_tokens_close(&self->tokens);
+    sl_server_tokens_close(&self->scheduler.tokens);
     if (self->shard != NULL) {
         sl_shard_destroy(&self->shard);
     }
@@ -154,10 +154,10 @@ int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count
     int err = options.kv_handler == NULL
                   ? 0
                   : sl_server_tokens_create(sl_reactor_mailbox(server->options.reactor),
-                                            sl_server_request_answered, &server->tokens);
+                                            sl_server_request_answered, &server->scheduler.tokens);
     err = err != 0 ? err : sl_shard_create(&options, &server->shard);
     if (err != 0) {
-        sl_server_tokens_close(&server->tokens);
+        sl_server_tokens_close(&server->scheduler.tokens);
         return err;
     }
     server->options.shard = options;

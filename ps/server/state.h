@@ -31,8 +31,7 @@ struct sl_server {
     struct sl_server_sessions sessions;
     uint64_t lease_ns; /* of a session */
 
-    struct sl_shard *shard;          /* NULL until the cluster's numbering is known */
-    struct sl_server_tokens *tokens; /* NULL: there is no handler, or no shard */
+    struct sl_shard *shard; /* NULL until the cluster's numbering is known */
     struct sl_server_pull_batch pulls;
     struct sl_server_scheduler scheduler;
     uint32_t payload_bytes_max; /* of a request */

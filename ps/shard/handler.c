@@ -102,8 +102,8 @@ static void take_answer(struct sl_shard_request *request, void *pull, const void
 static int keep(struct sl_shard *shard, struct sl_shard_request *request,
                 const struct sl_kv_request *call)
 {
-    request->token = shard->token;
-    request->kept_answer = NULL;
+    request->kept.token = shard->token;
+    request->kept.answer = NULL;
     request->parked_on = request->view.section.table_id;
     request->write_to = 0;
     sl_flags_set(&request->flags, SL_SHARD_KEPT_PUSH, call->push != NULL);
@@ -119,7 +119,7 @@ void sl_shard_handler_offer(struct sl_shard *shard, struct sl_kv_token *token)
 static int run_kept(struct sl_shard *shard, const struct sl_shard_table *table,
                     struct sl_shard_request *request, uint8_t *reply, struct sl_shard_slice *slice)
 {
-    const struct sl_kv_answer *answer = request->kept_answer;
+    const struct sl_kv_answer *answer = request->kept.answer;
     const uint64_t asked = request->view.section.count;
     if (answer == NULL) {
         return SL_SHARD_PARKED;
@@ -148,7 +148,7 @@ int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
 {
     const struct sl_kv_handler *handler = shard->options.kv_handler;
     const void *answer = NULL;
-    if (request->token != NULL) {
+    if (request->kept.token != NULL) {
         return run_kept(shard, table, request, reply, slice);
     }
     const struct sl_kv_request call = call_of(shard, table, request, reply, &answer);
@@ -190,7 +190,7 @@ int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
 
 bool sl_shard_handler_waits(const struct sl_shard *shard, const struct sl_shard_request *request)
 {
-    return request->token != NULL ? request->kept_answer == NULL
-                                  : sl_flags_has(request->flags, SL_SHARD_ASKS_AGAIN) &&
-                                        request->handled_seen == shard->handled;
+    return request->kept.token != NULL ? request->kept.answer == NULL
+                                       : sl_flags_has(request->flags, SL_SHARD_ASKS_AGAIN) &&
+                                             request->handled_seen == shard->handled;
 }

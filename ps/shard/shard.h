@@ -103,9 +103,11 @@ struct sl_shard_request {
     uint32_t key;          /* current key; `done` counts values of the section */
     uint32_t key_done;     /* values of that key done */
     uint64_t handled_seen; /* `handled` of the shard at that time */
-    /* The handler has kept the request, whose bytes are not needed any more; NULL: it has not. */
-    struct sl_kv_token *token;
-    const struct sl_kv_answer *kept_answer; /* the answer to it; NULL: none yet */
+    /* The handler has kept the request, whose bytes are not needed any more. */
+    struct {
+        struct sl_kv_token *token;         /* NULL: it has not */
+        const struct sl_kv_answer *answer; /* NULL: none yet */
+    } kept;
 };
 
 /* Prepares a request. Checks form, tables, dense ranges and reply size of all its sections;
@@ -210,7 +212,7 @@ enum sl_shard_result {
  * it creates or changes an array: in one slice for up to 256 keys, else with the large scratch.
  * Long arrays are updated in slices, so other requests may see them partly updated. With a handler,
  * each section is one call, however long; AGAIN parks the request until another call is handled.
- * SL_KV_LATER parks a request of one section, with `token`, until kept_answer is set. */
+ * SL_KV_LATER parks a request of one section, with kept.token, until kept.answer is set. */
 int sl_shard_run(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *reply,
                  uint32_t budget, uint32_t *cost, struct sl_reason *reason);
 

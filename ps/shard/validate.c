@@ -158,7 +158,7 @@ static void request_init(struct sl_shard_request *request, const struct sl_shard
     request->parked_on = 0;
     request->push.scratch = NULL;
     request->push.buffered = NULL;
-    request->token = NULL;
+    request->kept.token = NULL;
 }
 
 /* Checks the request from its prefix on. */
