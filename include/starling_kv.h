@@ -16,9 +16,10 @@ extern "C" {
 
 /* Roles */
 
-enum sl_kv_role { SL_KV_SCHEDULER, SL_KV_SERVER, SL_KV_WORKER };
+enum sl_kv_role { SL_KV_SCHEDULER, SL_KV_SERVER, SL_KV_WORKER, SL_KV_JOINT };
 
-/* Reads DMLC_ROLE. Errors: NOT_FOUND (not set), INVALID. Any thread. */
+/* Reads DMLC_ROLE. SL_KV_JOINT: a server and a worker in one process. Errors: NOT_FOUND (not set),
+ * INVALID. Any thread. */
 SL_API int sl_kv_role(enum sl_kv_role *out);
 
 /* Worker */
@@ -38,6 +39,9 @@ struct sl_kv_options {
      * inside sl_kv_wait and sl_kv_done (see sl_client_options). Operations begun in between are
      * sent together, by priority, in the next such call or as soon as 8 are queued. */
     bool manual_progress;
+    /* "NAME=VALUE", which count in place of the environment's variables; ends with NULL. NULL:
+     * none. */
+    const char *const *variables;
 };
 
 /* Joins the cluster that the environment names (DMLC_*; otherwise like starling-worker without

@@ -1,16 +1,16 @@
 #include "worker/kv/join.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "config/client_options.h"
 #include "core/log.h"
 #include "net/trace.h"
 #include "net/transport.h"
 
-static int resolve(struct sl_client_options *client, struct sl_reason *reason)
+static int resolve(struct sl_client_options *client, const char *const *variables,
+                   struct sl_reason *reason)
 {
-    int err = sl_client_options_read(client, NULL, NULL, reason);
+    int err = sl_client_options_read(client, variables, NULL, NULL, reason);
     if (err != 0) {
         return err;
     }
@@ -21,27 +21,30 @@ static int resolve(struct sl_client_options *client, struct sl_reason *reason)
 }
 
 /* The log belongs to the process, which may have several workers: the first one sets it up. */
-static pthread_once_t log_once = PTHREAD_ONCE_INIT;
-
-static void set_up_log(void)
+static void set_up_log(const struct sl_settings *settings)
 {
-    enum sl_log_level level = SL_LOG_INFO;
-    const char *text = getenv("STARLING_LOG");
-    (void)(text != NULL && sl_log_parse_level(text, &level));
-    sl_log_setup(level, "worker");
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool is_set_up;
+    pthread_mutex_lock(&lock);
+    if (!is_set_up) {
+        sl_settings_log_setup(settings, "worker");
+        is_set_up = true;
+    }
+    pthread_mutex_unlock(&lock);
 }
 
-int sl_join_read(struct sl_client_options *client)
+int sl_join_read(const char *const *variables, struct sl_client_options *client)
 {
     struct sl_reason reason;
     *client = (struct sl_client_options)SL_CLIENT_OPTIONS_INIT;
-    int err = resolve(client, &reason);
+    int err = resolve(client, variables, &reason);
     if (err != 0) {
         sl_client_options_fini(client);
         return sl_reason_report(err, "kv: %s", reason.text);
     }
     const struct sl_settings *settings = sl_client_options_settings(client);
-    (void)pthread_once(&log_once, set_up_log);
+    set_up_log(settings);
+    sl_settings_log(settings);
     if (settings->rdma.flaw[0] != '\0' && settings->transports.uses_rdma &&
         sl_builtin_missing(SL_ENDPOINT_RDMA) == NULL) {
         sl_log_warn("kv: %s; continues without RDMA", settings->rdma.flaw);

@@ -4,8 +4,9 @@
 
 #include <starling_kv.h>
 
-/* Reads the environment, sets up the log and fills the options of a client with manual_progress.
- * They need sl_client_options_fini. Errors: INVALID, NOT_FOUND, IO, TOO_LARGE, NO_MEMORY. */
-int sl_join_read(struct sl_client_options *client);
+/* Reads the variables, as in sl_kv_options, and the environment, sets up the log and fills the
+ * options of a client with manual_progress. They need sl_client_options_fini. Errors: INVALID,
+ * NOT_FOUND, IO, TOO_LARGE, NO_MEMORY. */
+int sl_join_read(const char *const *variables, struct sl_client_options *client);
 
 #endif

@@ -20,12 +20,13 @@
 
 int sl_kv_role(enum sl_kv_role *out)
 {
-    static const char *const names[] = {"scheduler", "server", "worker"};
+    static const char *const names[] = {"scheduler", "server", "worker", "joint"};
     sl_assert(out != NULL);
     const char *role_text = getenv("DMLC_ROLE");
     if (role_text == NULL || role_text[0] == '\0') {
         return sl_reason_report(SL_ERR_NOT_FOUND,
-                                "kv: DMLC_ROLE is not set: accepts scheduler, server, worker");
+                                "kv: DMLC_ROLE is not set: accepts scheduler, server, worker, "
+                                "joint");
     }
     for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(role_text, names[i]) == 0) {
@@ -33,8 +34,8 @@ int sl_kv_role(enum sl_kv_role *out)
             return 0;
         }
     }
-    return sl_reason_report(SL_ERR_INVALID, "kv: DMLC_ROLE=%s: accepts scheduler, server, worker",
-                            role_text);
+    return sl_reason_report(
+        SL_ERR_INVALID, "kv: DMLC_ROLE=%s: accepts scheduler, server, worker, joint", role_text);
 }
 
 /* Tables */
@@ -114,7 +115,7 @@ int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out)
     struct sl_engine *engine;
     uint32_t timeout_ms;
     int err = kv_check_options(options, &spec, &timeout_ms);
-    if (err != 0 || (err = sl_join_read(&client)) != 0) {
+    if (err != 0 || (err = sl_join_read(options->variables, &client)) != 0) {
         return err;
     }
     err = sl_engine_create(&client, options->manual_progress, &engine);
