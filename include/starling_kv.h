@@ -224,6 +224,45 @@ struct sl_kv_handler {
  *   an expired process */
 SL_API int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler);
 
+/* A server or the scheduler beside other work of a program, on threads of its own. The program
+ * keeps its signals, stdout, limits of descriptors and exit; the log is set up by the first worker
+ * or server of the process. A program may have several. */
+struct sl_kv_server;
+
+struct sl_kv_server_options {
+    /* "NAME=VALUE", which count in place of the environment's variables; ends with NULL. NULL:
+     * none. */
+    const char *const *variables;
+    const char *const *flags; /* of starling-ps, ends with NULL; NULL: none */
+    /* NULL: pushes are added up. Copied; what its ctx points to must live until sl_kv_server_stop.
+     */
+    const struct sl_kv_handler *handler;
+    bool handler_later; /* requests wait until sl_kv_server_handle; `handler` is NULL */
+};
+
+/* Starts a server, or the scheduler if DMLC_ROLE says so ("joint": a server). Returns when it is
+ * registered with the scheduler, which may wait for others; the scheduler, when it listens. Copies
+ * the options. The caller owns *out. Errors: INVALID, NOT_FOUND (DMLC_ROLE), DEADLINE (of
+ * --start-timeout), IN_USE, IO, NO_MEMORY, and others of a start. Any thread. */
+SL_API int sl_kv_server_start(const struct sl_kv_server_options *options,
+                              struct sl_kv_server **out);
+
+/* Sets the handler of a server that was started with handler_later, once; the requests that have
+ * come go to it. NULL: pushes are added up. Errors: INVALID. Any thread. */
+SL_API int sl_kv_server_handle(struct sl_kv_server *server, const struct sl_kv_handler *handler);
+
+/* Index of the process among the servers; 0: the scheduler. */
+SL_API uint32_t sl_kv_server_rank(const struct sl_kv_server *server);
+
+/* Waits until the job has ended, or the server has failed. Errors: DEADLINE. Any thread, but no
+ * handler. */
+SL_API int sl_kv_server_wait(struct sl_kv_server *server, uint32_t timeout_ms);
+
+/* Stops the server, if it has not ended, as SIGTERM does; a scheduler ends its job. Requests that
+ * were kept fail with CANCELLED. Frees the server, and returns the exit status of sl_kv_serve. Sets
+ * *server to NULL. No other thread may be inside a function of this server. */
+SL_API int sl_kv_server_stop(struct sl_kv_server **server);
+
 #ifdef __cplusplus
 }
 #endif

@@ -100,7 +100,7 @@ CONFINED = [
     (r"\bpthread_(mutex|rwlock|spin|cond)_",
      r"core/(arena_ahead|event|log|shared)\.c|core/metrics\..|reactor/(mailbox|port|reactor).*|worker/client/(send_arena|error_feedback)\.c|"
      r"net/session/resolve\.c|net/rdma/(cm|device|listen)\.c|net/dpdk/module/(device|memory)\.c|"
-     r"bench/transfer_initiator\.c|worker/kv/engine.*|ps/server/token\.c|compat/mooncake/.*",
+     r"bench/transfer_initiator\.c|worker/kv/(engine|join|serve).*|ps/server/token\.c|compat/mooncake/.*",
      "a lock"),
     (r"#include <Python.h>", r"python/native/python\.h", "Python.h"),
     (r"#include \"config/", r"config/.*|bench/.*|programs/(?!serve/|train/).*|worker/kv/.*|programs/serve/([^/]*|http/.*)|ps/run.*|programs/train/(main|flags|generate|predict)\..*",

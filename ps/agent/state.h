@@ -37,6 +37,7 @@ struct sl_agent {
         struct sl_message_replica_report reports[SL_LIMIT_SHARDS]; /* by the owner */
         uint32_t report_count;
     } registration;
+    bool was_welcomed;
     bool joined;          /* the owner was notified */
     bool failed;          /* the owner was notified; the agent stops */
     uint32_t expirations; /* lost connections */

@@ -12,6 +12,7 @@
 #include "ps/server/state.h"
 #include "ps/server/token.h"
 #include "ps/server/turn.h"
+#include "ps/shard/handler.h"
 #include "ps/shard/state.h"
 
 #define TICKS_PER_LEASE 8                          /* of the coordinator */
@@ -166,6 +167,16 @@ int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count
         sl_server_sessions_number(server);
     }
     return 0;
+}
+
+void sl_server_set_handler(struct sl_server *server, const struct sl_kv_handler *handler)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    server->options.shard.kv_handler = handler;
+    if (server->shard != NULL) {
+        sl_shard_handler_set(server->shard, handler);
+        sl_server_scheduler_resume_parked(server);
+    }
 }
 
 void sl_server_set_task(struct sl_server *server, uint32_t task_index)

@@ -52,7 +52,7 @@ static int error_of(int result)
     return result < 0 && result >= SL_ERR_CANCELLED ? result : SL_ERR_INVALID;
 }
 
-static int ask_again(struct sl_shard *shard, struct sl_shard_request *request)
+int sl_shard_handler_ask_again(struct sl_shard *shard, struct sl_shard_request *request)
 {
     sl_flags_set(&request->flags, SL_SHARD_ASKS_AGAIN, true);
     request->handled_seen = shard->handled;
@@ -109,6 +109,12 @@ static int keep(struct sl_shard *shard, struct sl_shard_request *request,
     sl_flags_set(&request->flags, SL_SHARD_KEPT_PUSH, call->push != NULL);
     shard->token = NULL;
     return SL_SHARD_PARKED;
+}
+
+void sl_shard_handler_set(struct sl_shard *shard, const struct sl_kv_handler *handler)
+{
+    shard->options.kv_handler = handler;
+    note_handled(shard);
 }
 
 void sl_shard_handler_offer(struct sl_shard *shard, struct sl_kv_token *token)
@@ -169,7 +175,7 @@ int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
     sl_shard_handler_stop_waiting(shard, request);
     const int result = handler->handle(handler->ctx, &call);
     if (result == SL_ERR_AGAIN) {
-        return ask_again(shard, request);
+        return sl_shard_handler_ask_again(shard, request);
     }
     note_handled(shard);
     slice->spent += (uint32_t)sl_shard_kv_cost(&request->view.section, table->spec.dim);

@@ -403,6 +403,10 @@ int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
                     struct sl_shard_request *request, uint8_t *reply, struct sl_shard_slice *slice)
 {
     const uint8_t op = request->view.section.op;
+    if (sl_shard_handler_is_awaited(shard)) {
+        return sl_shard_handler_ask_again(shard, request);
+    }
+    sl_shard_handler_stop_waiting(shard, request);
     if (op != SL_REQUEST_KV_LENGTHS && shard->options.kv_handler != NULL) {
         return sl_shard_handler_run(shard, table, request, reply, slice);
     }

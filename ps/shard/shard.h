@@ -41,7 +41,8 @@ struct sl_shard_options {
     bool limit_covers_all; /* memory_bytes_max also covers the push buffer and what tables need
                               besides their values */
     const struct sl_kv_handler *kv_handler; /* starling_kv.h: handles all KV tables, outlives the
-                                               shard; NULL: KV tables store arrays */
+                                               shard; without `handle`, their requests wait until
+                                               it is set; NULL: KV tables store arrays */
     uint64_t copy; /* names this copy of the shard in cursors of scans; no other copy has it */
 };
 

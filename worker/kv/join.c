@@ -20,14 +20,13 @@ static int resolve(struct sl_client_options *client, const char *const *variable
     return sl_rdma_settings_check(&settings->rdma, is_asked, reason);
 }
 
-/* The log belongs to the process, which may have several workers: the first one sets it up. */
-static void set_up_log(const struct sl_settings *settings)
+void sl_join_set_up_log(const struct sl_settings *settings, const char *name)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static bool is_set_up;
     pthread_mutex_lock(&lock);
     if (!is_set_up) {
-        sl_settings_log_setup(settings, "worker");
+        sl_settings_log_setup(settings, name);
         is_set_up = true;
     }
     pthread_mutex_unlock(&lock);
@@ -43,7 +42,7 @@ int sl_join_read(const char *const *variables, struct sl_client_options *client)
         return sl_reason_report(err, "kv: %s", reason.text);
     }
     const struct sl_settings *settings = sl_client_options_settings(client);
-    set_up_log(settings);
+    sl_join_set_up_log(settings, "worker");
     sl_settings_log(settings);
     if (settings->rdma.flaw[0] != '\0' && settings->transports.uses_rdma &&
         sl_builtin_missing(SL_ENDPOINT_RDMA) == NULL) {

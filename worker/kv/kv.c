@@ -13,6 +13,7 @@
 #include "worker/client/step_internal.h"
 #include "worker/client/table_opening.h"
 #include "worker/kv/engine.h"
+#include "worker/kv/serve.h"
 
 #define TIMEOUT_MS 60000U
 
@@ -20,22 +21,8 @@
 
 int sl_kv_role(enum sl_kv_role *out)
 {
-    static const char *const names[] = {"scheduler", "server", "worker", "joint"};
     sl_assert(out != NULL);
-    const char *role_text = getenv("DMLC_ROLE");
-    if (role_text == NULL || role_text[0] == '\0') {
-        return sl_reason_report(SL_ERR_NOT_FOUND,
-                                "kv: DMLC_ROLE is not set: accepts scheduler, server, worker, "
-                                "joint");
-    }
-    for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(role_text, names[i]) == 0) {
-            *out = (enum sl_kv_role)i;
-            return 0;
-        }
-    }
-    return sl_reason_report(
-        SL_ERR_INVALID, "kv: DMLC_ROLE=%s: accepts scheduler, server, worker, joint", role_text);
+    return sl_serve_role_of(NULL, out);
 }
 
 /* Tables */
