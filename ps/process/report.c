@@ -83,6 +83,10 @@ void sl_process_report_ready(const struct sl_process *process)
                         process->options.tls != NULL ? "https" : "http",
                         process->observer.observe->address);
     sl_process_observe_ready(process, text); /* before a reader of the line asks for /readyz */
+    char prefix[sizeof process->name + 1] = ""; /* a log of several processes */
+    if (process->options.embedding != NULL) {
+        (void)snprintf(prefix, sizeof prefix, "%s ", process->name);
+    }
     print_line(process, " ready: ", text);
     sl_log_event(beside_stdout(process),
                  process->options.kind == SL_PROCESS_SCHEDULER
@@ -91,7 +95,7 @@ void sl_process_report_ready(const struct sl_process *process)
                                 SL_EVENT_NUMBER("workers", process->options.worker_count))
                      : SL_EVENT("server_ready", SL_EVENT_NUMBER("task", process->member.task_index),
                                 SL_EVENT_NUMBER("shards", process->options.reactors.shards)),
-                 "ready: %s", text);
+                 "%sready: %s", prefix, text);
 }
 
 void sl_process_report_failure(const struct sl_process *process, int err)
