@@ -106,12 +106,20 @@ static int exit_status(int err)
     }
 }
 
+static struct sl_process_embedding embedding_of(const struct sl_ps_embedding *embedding)
+{
+    return (struct sl_process_embedding){.fd = embedding->fd,
+                                         .woken = embedding->woken,
+                                         .registered = embedding->registered,
+                                         .ctx = embedding->ctx};
+}
+
 int sl_ps_run(const struct sl_ps_run_options *given)
 {
     struct sl_reason reason;
     struct sl_run run = {.directory_lock = -1};
-    struct sl_process_options options = {.kv_handler = given->handler,
-                                         .embedding = given->embedding};
+    struct sl_process_embedding embedding;
+    struct sl_process_options options = {.kv_handler = given->handler};
     const bool is_program = given->extend != NULL && given->embedding == NULL; /* starling-ps */
     const char *path = given->argc > 0 ? given->argv[0] : "starling-ps";
     const char *slash = strrchr(path, '/');
@@ -128,12 +136,18 @@ int sl_ps_run(const struct sl_ps_run_options *given)
         result = sl_reason_fail(&reason, SL_ERR_INVALID, "--help and the like: not in a program");
     }
     if (result < 0 && given->embedding != NULL) {
-        *given->reason = reason;
+        *given->embedding->reason = reason;
         given->embedding->err = result;
         status = exit_status(result);
     } else if (result < 0) {
         (void)fprintf(stderr, "%s: %s\n", program, reason.text);
         status = exit_status(result);
+    } else if (result == SL_CLI_RUN && given->embedding != NULL) {
+        warn(&options);
+        embedding = embedding_of(given->embedding);
+        options.embedding = &embedding;
+        status = sl_process_run(&options);
+        given->embedding->err = embedding.err;
     } else if (result == SL_CLI_RUN) {
         warn(&options);
         status = sl_process_run(&options);

@@ -2,11 +2,12 @@
 #ifndef SL_PS_RUN_H
 #define SL_PS_RUN_H
 
+#include <stdint.h>
+
 struct sl_kv_answer;
 struct sl_kv_handler;
 struct sl_kv_token;
 struct sl_process;
-struct sl_process_embedding;
 struct sl_process_options;
 struct sl_reason;
 struct sl_run;
@@ -16,16 +17,23 @@ struct sl_run;
 typedef int sl_ps_run_extend_fn(const struct sl_run *run, struct sl_process_options *options,
                                 struct sl_reason *reason);
 
+/* As struct sl_process_embedding. */
+struct sl_ps_embedding {
+    int fd;
+    void (*woken)(void *ctx, struct sl_process *process);
+    void (*registered)(void *ctx, uint32_t task_index);
+    void *ctx;
+    struct sl_reason *reason; /* result, beside an error that is not logged */
+    int err;                  /* result: why the process could not start; 0: it did */
+};
+
 struct sl_ps_run_options {
     int argc;
     char **argv;
     const char *const *variables; /* that count in place of the environment's: struct sl_cli */
     const struct sl_kv_handler *handler; /* as struct sl_shard_options.kv_handler */
     sl_ps_run_extend_fn *extend;         /* NULL: nothing */
-    /* Messages of a failed start are in `reason`, not on stderr. NULL: this process is the
-     * server. */
-    struct sl_process_embedding *embedding;
-    struct sl_reason *reason;
+    struct sl_ps_embedding *embedding;   /* NULL: this process is the server */
 };
 
 /* Runs this process as a server or a scheduler: see sl_kv_serve. Messages begin with the base name

@@ -114,9 +114,9 @@ struct sl_process_options {
     struct {
         const struct sl_http_listen *listen; /* outlives the run; NULL: no HTTP */
         const char *title;                   /* of the job; outlives the run; NULL: none */
+        struct sl_option_values shown;       /* by /api/process; outlive the run */
         uint64_t linger_ns; /* after the job, if the coordinator is here and not elected */
     } http;
-    struct sl_option_values shown;          /* by /api/process; outlive the run */
     const struct sl_kv_handler *kv_handler; /* outlives the run; NULL: pushes are added */
     struct sl_process_beside *beside;       /* outlives the run; NULL: nothing */
     struct sl_process_embedding *embedding; /* outlives the run; NULL: a process of its own */

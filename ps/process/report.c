@@ -82,7 +82,7 @@ void sl_process_report_ready(const struct sl_process *process)
     (void)sl_format_add(text, sizeof text, ", ", "%s %s",
                         process->options.tls != NULL ? "https" : "http",
                         process->observer.observe->address);
-    sl_process_observe_ready(process, text); /* before a reader of the line asks for /readyz */
+    sl_process_observe_ready(process, text);    /* before a reader of the line asks for /readyz */
     char prefix[sizeof process->name + 1] = ""; /* a log of several processes */
     if (process->options.embedding != NULL) {
         (void)snprintf(prefix, sizeof prefix, "%s ", process->name);

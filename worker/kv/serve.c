@@ -12,25 +12,31 @@
 #include "config/cli.h"
 #include "core/assert.h"
 #include "core/reason.h"
-#include "ps/process/process.h"
 #include "ps/run.h"
 #include "ps/run_options.h"
 #include "worker/kv/join.h"
+
+enum handler_state {
+    HANDLER_AWAITED, /* requests wait */
+    HANDLER_NEW,     /* the server's thread will set it */
+    HANDLER_SET,
+};
 
 struct sl_kv_server {
     char **variables, **flags; /* copies; each ends with NULL */
     uint32_t flag_count;
     enum sl_kv_role role;
     struct sl_kv_handler handler; /* its `handle` is NULL: not set yet, or none */
-    bool is_later;                /* it is set after the start */
-    struct sl_process_embedding embedding;
+    bool is_awaited;              /* at the start */
+    struct sl_ps_embedding embedding;
     struct sl_reason reason;
     pthread_t thread;
     pthread_mutex_t lock; /* of the following */
     pthread_cond_t changed;
-    bool is_registered, has_ended, stops;
-    bool has_handler, is_handler_new;
-    uint32_t rank;
+    enum { STARTS, REGISTERED, ENDED } stage;
+    bool stops;
+    enum handler_state handler_state;
+    uint32_t rank; /* UINT32_MAX: it was never registered */
     int status;
 };
 
@@ -58,8 +64,8 @@ static void serve_woken(void *ctx, struct sl_process *process)
 {
     struct sl_kv_server *server = ctx;
     pthread_mutex_lock(&server->lock);
-    const bool stops = server->stops, has_new = server->is_handler_new;
-    server->is_handler_new = false;
+    const bool stops = server->stops, has_new = server->handler_state == HANDLER_NEW;
+    server->handler_state = has_new ? HANDLER_SET : server->handler_state;
     pthread_mutex_unlock(&server->lock);
     if (has_new) {
         sl_ps_handle(process, handler_of(server));
@@ -73,7 +79,7 @@ static void serve_registered(void *ctx, uint32_t task_index)
 {
     struct sl_kv_server *server = ctx;
     pthread_mutex_lock(&server->lock);
-    server->is_registered = true;
+    server->stage = REGISTERED;
     server->rank = task_index;
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->lock);
@@ -94,14 +100,13 @@ static void *serve_run(void *ctx)
         .argc = (int)server->flag_count,
         .argv = server->flags,
         .variables = (const char *const *)server->variables,
-        .handler = server->is_later ? &awaited : handler_of(server),
+        .handler = server->is_awaited ? &awaited : handler_of(server),
         .extend = serve_extend,
         .embedding = &server->embedding,
-        .reason = &server->reason,
     };
     const int status = sl_ps_run(&options);
     pthread_mutex_lock(&server->lock);
-    server->has_ended = true;
+    server->stage = ENDED;
     server->status = status;
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->lock);
@@ -189,20 +194,22 @@ static struct sl_kv_server *serve_make(const struct sl_kv_server_options *option
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&server->lock, NULL);
     uint32_t count;
+    server->rank = UINT32_MAX;
     server->variables = texts_copy(NULL, options->variables, &count);
     server->flags = texts_copy("kv", options->flags, &server->flag_count);
-    server->embedding = (struct sl_process_embedding){
+    server->embedding = (struct sl_ps_embedding){
         .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
         .woken = serve_woken,
         .registered = serve_registered,
         .ctx = server,
+        .reason = &server->reason,
     };
     if (server->variables == NULL || server->flags == NULL || server->embedding.fd < 0) {
         serve_free(server);
         return NULL;
     }
-    server->is_later = options->handler_later;
-    server->has_handler = !options->handler_later;
+    server->is_awaited = options->handler_later;
+    server->handler_state = options->handler_later ? HANDLER_AWAITED : HANDLER_SET;
     if (options->handler != NULL) {
         server->handler = *options->handler;
     }
@@ -224,10 +231,10 @@ static int thread_start(struct sl_kv_server *server)
 static int await_registration(struct sl_kv_server *server)
 {
     pthread_mutex_lock(&server->lock);
-    while (!server->is_registered && !server->has_ended) {
+    while (server->stage == STARTS) {
         pthread_cond_wait(&server->changed, &server->lock);
     }
-    const bool is_registered = server->is_registered;
+    const bool is_registered = server->stage == REGISTERED || server->rank != UINT32_MAX;
     pthread_mutex_unlock(&server->lock);
     if (is_registered) {
         return 0;
@@ -283,10 +290,10 @@ int sl_kv_server_handle(struct sl_kv_server *server, const struct sl_kv_handler 
 {
     sl_assert(server != NULL);
     pthread_mutex_lock(&server->lock);
-    const bool is_first = !server->has_handler;
+    const bool is_first = server->handler_state == HANDLER_AWAITED;
     const bool is_valid = handler == NULL || handler->handle != NULL;
     if (is_first && is_valid) {
-        server->has_handler = server->is_handler_new = true;
+        server->handler_state = HANDLER_NEW;
         if (handler != NULL) {
             server->handler = *handler;
         }
@@ -323,10 +330,10 @@ int sl_kv_server_wait(struct sl_kv_server *server, uint32_t timeout_ms)
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&server->lock);
-    while (!server->has_ended &&
+    while (server->stage != ENDED &&
            pthread_cond_timedwait(&server->changed, &server->lock, &until) != ETIMEDOUT) {
     }
-    const bool has_ended = server->has_ended;
+    const bool has_ended = server->stage == ENDED;
     pthread_mutex_unlock(&server->lock);
     return has_ended
                ? 0
