@@ -210,6 +210,11 @@ struct sl_kv_handler {
      * both get the one answer. A retransmitted pull or push-pull whose reply was lost is passed
      * again, with push NULL. Memory of the request is invalid after the return. */
     int (*handle)(void *ctx, const struct sl_kv_request *request);
+    /* An array that is too long for a message is passed whole, as one request with array_length 0:
+     * a push when its last chunk has come, a pull once for all chunks. Bytes of the longest one; a
+     * longer one is refused with TOO_LARGE. Its memory counts for --memory-limit. Operations of a
+     * worker on one key with different priorities must not overlap then. 0: in chunks. */
+    uint64_t whole_bytes;
     /* Returns the number of values of a key, 0: none, for sl_kv_lengths. NULL: always 0. */
     uint32_t (*length)(void *ctx, const char *table, uint64_t key);
     void *ctx;

@@ -66,10 +66,10 @@ static void offer_token(struct sl_server *server)
 static bool note_kept(struct sl_server_session *session, uint64_t id,
                       const struct sl_shard_request *work)
 {
-    if (work->kept.token != NULL && sl_flags_has(work->flags, SL_SHARD_KEPT_PUSH)) {
+    if (sl_flags_has(work->flags, SL_SHARD_KEPT_PUSH)) {
         sl_server_session_wrote(session, id);
     }
-    return work->kept.token != NULL;
+    return sl_flags_has(work->flags, SL_SHARD_KEPT);
 }
 
 /* Runs a request that sl_shard_ready allows. The reply goes straight into the outgoing block, or
@@ -301,8 +301,8 @@ static void park_kept(const struct sl_server_incoming *incoming,
 {
     struct sl_server_request *request = request_make_bare(&incoming->to);
     sl_assert(request != NULL); /* the pool had room before the handler ran */
-    sl_server_token_bind(work->kept.token, request);
     request->work = *work;
+    sl_server_token_bind(request->work.kept.token, request);
     set_deadline(request, incoming->message->header.budget_us);
     sl_server_scheduler_add(request, true);
 }
@@ -426,7 +426,7 @@ void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shar
             sl_server_slow_requests_see(&server->slow, work->caller, work->main);
             return;
         }
-        if (outcome == SL_SERVER_WAITS && work->kept.token != NULL) {
+        if (outcome == SL_SERVER_WAITS && sl_flags_has(work->flags, SL_SHARD_KEPT)) {
             park_kept(incoming, work);
             return;
         }
@@ -634,9 +634,7 @@ void sl_server_request_free(struct sl_server_request *request)
     if (server->shard != NULL) {
         sl_shard_abandon(server->shard, &request->work);
     }
-    if (sl_server_request_is_kept(request)) {
-        sl_server_token_unbind(request->work.kept.token);
-    }
+    sl_server_token_unbind(request->work.kept.token);
     sl_server_request_put_payload(request);
     sl_server_admission_put_reply(request);
     sl_pool_put(&server->host->memory.requests, request);

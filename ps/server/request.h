@@ -116,10 +116,10 @@ static inline void sl_server_request_enter(struct sl_server_request *request,
 
 /* Properties */
 
-/* Returns true for a request that its handler has kept. */
+/* Returns true for a request that its handler has kept, or that waits for one which it has kept. */
 static inline bool sl_server_request_is_kept(const struct sl_server_request *request)
 {
-    return request->work.kept.token != NULL;
+    return sl_flags_has(request->work.flags, SL_SHARD_KEPT);
 }
 
 /* Returns true for a write that was not applied before. */
@@ -157,6 +157,7 @@ static inline struct sl_shard_client sl_server_request_client(const struct sl_se
     return (struct sl_shard_client){
         .has_clock = conn->greeting.hello.role == SL_MESSAGE_ROLE_WORKER,
         .worker = conn->greeting.hello.task_index,
+        .client = conn->greeting.hello.client_id,
     };
 }
 

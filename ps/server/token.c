@@ -230,15 +230,19 @@ struct sl_kv_token *sl_server_token_offer(struct sl_server_tokens *tokens)
 
 void sl_server_token_bind(struct sl_kv_token *token, struct sl_server_request *request)
 {
-    sl_assert(token == token->tokens->offered);
-    token->tokens->offered = NULL;
-    token->request = request;
+    if (token != NULL) {
+        sl_assert(token == token->tokens->offered);
+        token->tokens->offered = NULL;
+        token->request = request;
+    }
 }
 
 void sl_server_token_unbind(struct sl_kv_token *token)
 {
-    token->request = NULL;
-    if (token->has_arrived) {
+    if (token != NULL) {
+        token->request = NULL;
+    }
+    if (token != NULL && token->has_arrived) {
         token_finish(token);
     }
 }

@@ -30,10 +30,12 @@ void sl_server_tokens_close(struct sl_server_tokens **tokens);
 /* Returns the token that the handler may keep next; NULL: no memory. Owner reactor. */
 struct sl_kv_token *sl_server_token_offer(struct sl_server_tokens *tokens);
 
-/* The handler has kept the offered token, for this request. Owner reactor. */
+/* The handler has kept the offered token, for this request. NULL: no effect. Owner
+ * reactor. */
 void sl_server_token_bind(struct sl_kv_token *token, struct sl_server_request *request);
 
-/* The token's request has ended: no answer is wanted, or the answer was sent. Owner reactor. */
+/* The token's request has ended: no answer is wanted, or the answer was sent. NULL: no
+ * effect. Owner reactor. */
 void sl_server_token_unbind(struct sl_kv_token *token);
 
 /* As sl_kv_reply. Any thread. */

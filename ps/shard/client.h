@@ -23,6 +23,7 @@
 struct sl_shard_client {
     bool has_clock;
     uint32_t worker; /* task index if has_clock; below SL_LIMIT_WORKERS */
+    uint64_t client; /* names the process; 0: unknown */
 };
 
 #endif

@@ -10,6 +10,7 @@
 #include "ps/shard/lookup.h"
 #include "ps/shard/push.h"
 #include "ps/shard/snapshot_hooks.h"
+#include "ps/shard/whole.h"
 
 static_assert(SL_SHARD_BATCH_KEYS == SL_KV_TABLE_BATCH, "a batch is looked up at once");
 
@@ -162,6 +163,7 @@ static int push_begin(struct sl_shard *shard, struct sl_shard_table *table,
 void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_request *request)
 {
     sl_shard_handler_stop_waiting(shard, request);
+    sl_shard_whole_leave(shard, request);
     if (request->push.scratch != NULL && sl_shard_op_kv(request->view.section.op)) {
         struct sl_shard_table *table = shard->tables[request->view.section.table_id];
         if (table->kv != NULL) { /* else the table was dropped */

@@ -31,6 +31,7 @@ struct sl_kv_handler;
 struct sl_kv_token;
 struct sl_shard;
 struct sl_shard_scratch;
+struct sl_shard_whole;
 struct sl_shard_buffered_push;
 
 struct sl_shard_options {
@@ -68,7 +69,8 @@ enum sl_shard_request_flag {
     SL_SHARD_WANTS_FINITE = 32, /* some section needs sl_shard_check_finite */
     SL_SHARD_PLAIN = 64,        /* waits for no clock and needs no shared working memory */
     SL_SHARD_ASKS_AGAIN = 128,  /* KV table: the handler has returned AGAIN */
-    SL_SHARD_KEPT_PUSH = 256,   /* the handler has kept its push, which counts as done */
+    SL_SHARD_KEPT = 256,        /* it waits for its handler's answer, and needs no bytes any more */
+    SL_SHARD_KEPT_PUSH = 512,   /* the handler has got its push, which counts as done */
 };
 
 struct sl_shard_request {
@@ -104,10 +106,10 @@ struct sl_shard_request {
     uint32_t key;          /* current key; `done` counts values of the section */
     uint32_t key_done;     /* values of that key done */
     uint64_t handled_seen; /* `handled` of the shard at that time */
-    /* The handler has kept the request, whose bytes are not needed any more. */
     struct {
-        struct sl_kv_token *token;         /* NULL: it has not */
-        const struct sl_kv_answer *answer; /* NULL: none yet */
+        struct sl_kv_token *token;         /* that the handler has kept; NULL: none */
+        const struct sl_kv_answer *answer; /* to it; NULL: none yet */
+        struct sl_shard_whole *whole;      /* array that the section is a chunk of; NULL: none */
     } kept;
 };
 

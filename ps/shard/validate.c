@@ -159,6 +159,7 @@ static void request_init(struct sl_shard_request *request, const struct sl_shard
     request->push.scratch = NULL;
     request->push.buffered = NULL;
     request->kept.token = NULL;
+    request->kept.whole = NULL;
 }
 
 /* Checks the request from its prefix on. */

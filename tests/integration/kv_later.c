@@ -215,7 +215,10 @@ static int pass_to_engine(void *ctx, const struct sl_kv_request *request)
     return SL_KV_LATER;
 }
 
-static const struct sl_kv_handler to_engines = {.handle = pass_to_engine};
+#define WHOLE_BYTES (16U << 20)
+
+static const struct sl_kv_handler to_engines = {.handle = pass_to_engine,
+                                                .whole_bytes = WHOLE_BYTES};
 
 /* Processes */
 
@@ -314,7 +317,7 @@ static void run_round(struct sl_kv *kv, uint32_t round, float *values)
     }
     for (uint32_t k = 0; k < KEYS; k++) {
         for (uint32_t i = 0; i < value_count; i++) {
-            float sum = 0;
+            float sum = 0; /* an integer: exact */
             for (uint32_t rank = 0; rank < worker_count; rank++) {
                 sum += pushed(rank, round, k, i);
             }

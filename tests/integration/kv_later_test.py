@@ -32,6 +32,13 @@ class KvLater(harness.StarlingTest):
             with self.subTest(env=env):
                 self.expect_rounds(5, self.mode("rounds", SERVERS, WORKERS, 5, 200_000, env=env))
 
+    def test_rounds_of_whole_arrays(self):
+        """An array of 6 MB is sent in chunks, and passed to the handler whole."""
+        for env in ({}, WITHOUT_SHM):
+            with self.subTest(env=env):
+                output = self.mode("rounds", 1, 2, 2, 1_500_001, env=env)
+                self.assertEqual(output.count("2 rounds: as expected"), 2)
+
     def test_the_deadline_ends_a_request_without_an_answer(self):
         self.mode("silent")
 

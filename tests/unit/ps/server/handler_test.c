@@ -4,8 +4,10 @@
 
 #include <starling_kv.h>
 
+#include "ps/server/state.h"
 #include "ps/server/table_drop.h"
 #include "ps/server/token.h"
+#include "ps/shard/state.h"
 #include "stepped.h"
 #include "tests/support/unit.h"
 
@@ -380,4 +382,67 @@ CASE(server_handler__kept_requests_fail_with_their_table)
     assert_int_equal(reply->status, SL_ERR_NOT_FOUND);
     answer(world, 0, 0, 10);
     await_sent(world, 1);
+}
+
+/* A chunk of 100 values, of three. */
+static void ask_chunk(struct world *world, struct stepped_peer *peer, uint64_t id, uint8_t op,
+                      uint32_t chunk)
+{
+    const uint64_t key = 1;
+    const struct sl_request_section section = {
+        .op = op, .table_id = TABLE, .count = 100, .start = 100 * chunk, .bag_count = 300};
+    shard_request_begin(&world->stepped.request, 0);
+    shard_request_kv(&world->stepped.request, section, &key, 1, NULL,
+                     op == SL_REQUEST_KV_PULL ? NULL : world->stepped.gradients, sizeof(float));
+    stepped_send(peer, id, STEPPED_BUDGET);
+}
+
+/* The chunks of a push-pull wait for the last one, also while their client is away. */
+CASE(server_handler__gets_whole_arrays)
+{
+    struct stepped_peer *peer = &world->far;
+    world->handler.whole_bytes = 300 * sizeof(float);
+    world->keeps = true;
+    ask_chunk(world, peer, 1, SL_REQUEST_KV_PUSH_PULL, 0);
+    ask_chunk(world, peer, 2, SL_REQUEST_KV_PUSH_PULL, 1);
+    stepped_turns(&world->stepped, 5);
+    assert_int_equal(world->calls, 0);
+    stepped_break(peer);
+    stepped_again(peer);
+    for (uint32_t chunk = 0; chunk < 3; chunk++) {
+        ask_chunk(world, peer, chunk + 1, SL_REQUEST_KV_PUSH_PULL, chunk);
+    }
+    await_tokens(world, 1);
+    assert_true(world->kept[299] == 1); /* what was pushed */
+    world->kept[0] = 5;
+    world->kept[299] = 6;
+    stepped_break(peer);
+    answer(world, 0, 0, 300);
+    stepped_again(peer);
+    for (uint32_t chunk = 0; chunk < 3; chunk++) {
+        ask_chunk(world, peer, chunk + 1, SL_REQUEST_KV_PUSH_PULL, chunk);
+    }
+    expect(peer, 1, 5, 1);
+    expect(peer, 2, 1, 1);
+    expect(peer, 3, 1, 6);
+    await_sent(world, 1);
+    assert_int_equal(world->calls, 1);
+    assert_int_equal(world->pushes, 1);
+}
+
+/* Half an array of a client that does not come back. */
+CASE(server_handler__half_an_array_ends_with_its_client)
+{
+    world->handler.whole_bytes = 300 * sizeof(float);
+    const size_t before = world->stepped.server->shard->memory_bytes;
+    ask_chunk(world, &world->far, 1, SL_REQUEST_KV_PUSH, 0);
+    ask_chunk(world, &world->path, 1, SL_REQUEST_KV_PUSH_PULL, 0);
+    stepped_expect_ok(&world->far, 1);
+    stepped_turns(&world->stepped, 5);
+    assert_int_equal(world->stepped.server->shard->memory_bytes, before + 2 * 300 * sizeof(float));
+    stepped_break(&world->far);
+    stepped_break(&world->path);
+    stepped_pass(&world->stepped, STEPPED_LEASE + SL_CLOCK_NS_PER_S);
+    assert_int_equal(world->stepped.server->shard->memory_bytes, before);
+    assert_int_equal(world->calls, 0);
 }
