@@ -696,6 +696,7 @@ static enum sl_server_outcome run_slice(struct sl_server_request *request, uint3
                               keys < slice ? keys : slice, spent, &reason);
     if (!was_kept && note_kept(session, request->id, &request->work)) {
         sl_server_token_bind(request->work.kept.token, request);
+        sl_server_scheduler_kept(request);
         return SL_SERVER_WAITS;
     }
     if (writes && session != NULL) {
@@ -768,6 +769,7 @@ static enum sl_server_outcome start(struct sl_server_request *request, uint32_t 
             sl_server_request_enter(request, SL_REQUEST_PHASE_MEMORY);
         } else if (sl_server_request_is_kept(request)) {
             sl_server_token_bind(request->work.kept.token, request);
+            sl_server_scheduler_kept(request);
         }
         return outcome;
     }

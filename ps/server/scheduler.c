@@ -336,6 +336,20 @@ void sl_server_scheduler_adopt(struct sl_server_request *request, struct sl_serv
     channel->conn->sink.long_requests += request->is_long;
 }
 
+void sl_server_scheduler_kept(struct sl_server_request *request)
+{
+    struct sl_server_session *session = request->session;
+    if (!request->overtaken) {
+        return;
+    }
+    request->overtaken = false;
+    session->overtaken_writes -= sl_flags_has(request->work.flags, SL_SHARD_KEPT_PUSH);
+    session->orphan = session->orphan == request ? NULL : session->orphan;
+    if (session->channel != NULL) {
+        ready_append(session->channel);
+    }
+}
+
 struct sl_server_request *sl_server_scheduler_find_kept(const struct sl_server_session *session,
                                                         uint64_t id)
 {

@@ -72,6 +72,10 @@ void sl_server_scheduler_resume_parked(struct sl_server *server);
 /* Resumes a parked request. */
 void sl_server_scheduler_resume(struct sl_server_request *request);
 
+/* The handler has kept a request, which may have waited for it: later writes of its session go on.
+ */
+void sl_server_scheduler_kept(struct sl_server_request *request);
+
 /* Returns the session's kept request with this id, whose client was disconnected; NULL: none. */
 struct sl_server_request *sl_server_scheduler_find_kept(const struct sl_server_session *session,
                                                         uint64_t id);

@@ -446,3 +446,38 @@ CASE(server_handler__half_an_array_ends_with_its_client)
     assert_int_equal(world->stepped.server->shard->memory_bytes, before);
     assert_int_equal(world->calls, 0);
 }
+
+/* Those that wait for the handler do not hold up others when it has kept them, and go on without
+ * their connection. */
+CASE(server_handler__may_be_set_later_and_keep)
+{
+    struct stepped_peer *peer = &world->far;
+    struct sl_server *server = world->stepped.server;
+    world->handler.handle = NULL;
+    for (uint64_t id = 1; id <= 3; id++) {
+        ask(world, peer, id, SL_REQUEST_KV_PUSH, 10);
+        ask(world, &world->path, id, SL_REQUEST_KV_PUSH, STEPPED_KEYS * STEPPED_DIM);
+    }
+    stepped_turns(&world->stepped, 20);
+    stepped_break(&world->path);
+    world->handler.handle = handle;
+    world->keeps = true;
+    sl_server_set_handler(server, &world->handler);
+    await_tokens(world, 3);
+    stepped_again(&world->path);
+    for (uint64_t id = 1; id <= 3; id++) {
+        ask(world, &world->path, id, SL_REQUEST_KV_PUSH, STEPPED_KEYS * STEPPED_DIM);
+    }
+    await_tokens(world, 6);
+    for (uint32_t i = 0; i < 6; i++) {
+        answer(world, i, 0, 0);
+    }
+    for (uint64_t id = 1; id <= 3; id++) {
+        stepped_expect_ok(peer, id);
+        stepped_expect_ok(&world->path, id);
+    }
+    assert_int_equal(world->pushes, 6);
+    world->keeps = false;
+    ask(world, peer, 4, SL_REQUEST_KV_PUSH, 10);
+    stepped_expect_ok(peer, 4);
+}
