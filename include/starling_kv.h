@@ -25,6 +25,7 @@ SL_API int sl_kv_role(enum sl_kv_role *out);
 /* Worker */
 
 struct sl_kv;
+struct sl_kv_server;
 
 /* For sl_kv_options.value_bytes: values of 2 bytes, IEEE 754 binary16 or the upper half of an f32,
  * to which pushes are added, in f32, rounded to the nearest. */
@@ -42,6 +43,11 @@ struct sl_kv_options {
     /* "NAME=VALUE", which count in place of the environment's variables; ends with NULL. NULL:
      * none. */
     const char *const *variables;
+    /* A server or scheduler of this process: joins its job as a client, not as a worker, with its
+     * role and rank, for barriers and messages. `variables` are then the server's. Opens no table,
+     * so that a push, pull or encoding is INVALID; sl_kv_open does. One kv for each server. NULL: a
+     * worker. */
+    const struct sl_kv_server *beside;
 };
 
 /* Joins the cluster that the environment names (DMLC_*; otherwise like starling-worker without
@@ -128,8 +134,61 @@ SL_API void sl_kv_buffer_unregister(struct sl_kv *kv, void *base);
 /* Waits for all workers. Errors: DEADLINE, CLOSED. */
 SL_API int sl_kv_barrier(struct sl_kv *kv, const char *name, uint32_t timeout_ms);
 
-/* Rank of this worker, from 0; number of workers; number of servers. A server is one shard: a
- * process with several reactors counts as several servers. */
+/* Bits: the processes of a role. */
+#define SL_KV_SCHEDULER_GROUP 1U
+#define SL_KV_SERVER_GROUP    2U
+#define SL_KV_WORKER_GROUP    4U
+
+/* Waits for every process of the groups, which this one must be in. Errors: DEADLINE, which names
+ * the missing ones; CLOSED, which names one that has left or expired; INVALID (other groups than
+ * those of the others at this name); VERSION (an older scheduler). */
+SL_API int sl_kv_barrier_of(struct sl_kv *kv, const char *name, uint32_t groups,
+                            uint32_t timeout_ms);
+
+/* Messages between processes of the job, through its coordinator: of a few per second, for control.
+ * Each arrives once, or its sender gets an error. */
+
+#define SL_KV_MESSAGE_BYTES (64U << 10) /* of a body */
+
+struct sl_kv_message {
+    enum sl_kv_role role; /* the sender's */
+    uint32_t rank;
+    int32_t head;
+    uint32_t bytes;
+    const void *body; /* until the function returns */
+    uint64_t id;      /* for the answer; 0: this is an answer */
+};
+
+/* Called on the thread that drives the connections, like sl_kv_done_fn. */
+typedef void sl_kv_message_fn(void *ctx, const struct sl_kv_message *message);
+
+/* Sets the functions for messages of others, and for their answers to messages of this process;
+ * NULL: answers are dropped. Until then up to 64 messages wait; their senders wait, too. Any
+ * thread, unless manual_progress, here and below. */
+SL_API void sl_kv_messages(struct sl_kv *kv, sl_kv_message_fn *request, sl_kv_message_fn *answer,
+                           void *ctx);
+
+struct sl_kv_node {
+    enum sl_kv_role role;
+    uint32_t rank;
+};
+
+/* Sends a message to a node, or, if it is NULL, to every process of the groups, and copies the
+ * body. sl_kv_wait(*timestamp) waits until all have answered and their answers were passed to
+ * `answer`. The kv's timeout applies. Errors: INVALID, NO_MEMORY, CLOSED. Errors of the wait:
+ * CLOSED (a receiver has left, expired, or lost its connection: it may have got the message),
+ * DEADLINE, NO_MEMORY (more than 1024 without an answer), UNSUPPORTED (a receiver takes no
+ * messages), VERSION (an older scheduler); the text names the receiver. */
+SL_API int sl_kv_message_send(struct sl_kv *kv, uint32_t groups, const struct sl_kv_node *node,
+                              int32_t head, const void *body, uint32_t bytes, uint64_t *timestamp);
+
+/* Answers a message of another process, once. An answer that is too late is dropped. Errors:
+ * INVALID, NO_MEMORY, CLOSED. */
+SL_API int sl_kv_message_answer(struct sl_kv *kv, const struct sl_kv_message *request, int32_t head,
+                                const void *body, uint32_t bytes);
+
+/* Rank of this worker, from 0, or of the server beside; number of workers; number of servers. A
+ * server is one shard: a process with several reactors counts as several servers. */
 SL_API uint32_t sl_kv_rank(const struct sl_kv *kv);
 SL_API uint32_t sl_kv_worker_count(const struct sl_kv *kv);
 SL_API uint32_t sl_kv_server_count(const struct sl_kv *kv);
@@ -232,8 +291,6 @@ SL_API int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handle
 /* A server or the scheduler beside other work of a program, on threads of its own. The program
  * keeps its signals, stdout, limits of descriptors and exit; the log is set up by the first worker
  * or server of the process. A program may have several. */
-struct sl_kv_server;
-
 struct sl_kv_server_options {
     /* "NAME=VALUE", which count in place of the environment's variables; ends with NULL. NULL:
      * none. */

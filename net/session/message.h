@@ -267,7 +267,7 @@ struct sl_message {
         struct sl_message_fence fence;
         struct sl_message_report report;
         struct sl_message_placement_change placement_change;
-        struct sl_message_moves moves;        /* PLACEMENT_CHANGED */
+        struct sl_message_moves moves; /* PLACEMENT_CHANGED */
         struct sl_message_relay relay;
         char table_name[SL_TABLE_NAME_BYTES]; /* TABLE_DROP */
     };

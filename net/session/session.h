@@ -176,10 +176,10 @@ int sl_session_notify(struct sl_session *session, struct sl_message *message);
 
 /* Receives the answer, valid during the call: Register: Cluster; TableOpen: TableOpened; Barrier:
  * BarrierDone; StatsGet: Stats; CheckpointAsk: CheckpointDone; SegmentGet: Segment; Notice:
- * NoticeTaken; Fence: Fenced; TablesGet: Tables; Operation: OperationAllowed; Attach: Welcome; Relay:
- * RelayAnswer, which is not sent again after its connection broke (CLOSED). Or NULL with an error: DEADLINE, CLOSED, CANCELLED, NO_MEMORY, PROTOCOL (an answer of another kind),
- * or the code of the peer's Error, whose text is `reason`. A Waiting is not an answer: it is
- * logged. */
+ * NoticeTaken; Fence: Fenced; TablesGet: Tables; Operation: OperationAllowed; Attach: Welcome;
+ * Relay: RelayAnswer, which is not sent again after its connection broke (CLOSED). Or NULL with an
+ * error: DEADLINE, CLOSED, CANCELLED, NO_MEMORY, PROTOCOL (an answer of another kind), or the code
+ * of the peer's Error, whose text is `reason`. A Waiting is not an answer: it is logged. */
 typedef void sl_session_answer_fn(void *ctx, const struct sl_message *answer, int err,
                                   const char *reason);
 

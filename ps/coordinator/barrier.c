@@ -394,7 +394,8 @@ static void miss_nodes(const struct sl_coordinator *coordinator,
     }
 }
 
-/* Missing members have names only if the barrier is for groups or for all workers; else their number is sent. */
+/* Missing members have names only if the barrier is for groups or for all workers; else their
+ * number is sent. */
 static void fill_waiting(const struct sl_coordinator *coordinator,
                          const struct sl_coordinator_barrier *barrier,
                          struct sl_message_waiting *waiting)

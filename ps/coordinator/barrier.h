@@ -1,6 +1,6 @@
 /* Barriers. A barrier completes when `count` members have arrived; then its name can be used again.
- * Count 0 means all workers of the job, checked again when their number changes. A barrier of groups
- * completes when each of their nodes has arrived, and fails when one of them ends.
+ * Count 0 means all workers of the job, checked again when their number changes. A barrier of
+ * groups completes when each of their nodes has arrived, and fails when one of them ends.
  * - A member that repeats a request id after a reconnect gets the same answer again.
  * - A member that arrives again under a new request id has timed out before: it counts once, and
  *   the last request is answered.

@@ -141,9 +141,9 @@ int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer
 uint32_t sl_coordinator_task_index(const struct sl_coordinator *coordinator,
                                    sl_coordinator_peer peer);
 
-/* Handles a message of an admitted member: REGISTER, TABLE_OPEN, BARRIER, RELAY, RELAY_ANSWER, STATS_GET, HEARTBEAT,
- * GOODBYE, CHECKPOINT_ASK, REPORT, PLACEMENT_CHANGE; from servers also CHECKPOINT_PART and
- * CHECKPOINT_DONE. Other kinds get an Error. */
+/* Handles a message of an admitted member: REGISTER, TABLE_OPEN, BARRIER, RELAY, RELAY_ANSWER,
+ * STATS_GET, HEARTBEAT, GOODBYE, CHECKPOINT_ASK, REPORT, PLACEMENT_CHANGE; from servers also
+ * CHECKPOINT_PART and CHECKPOINT_DONE. Other kinds get an Error. */
 void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                             const struct sl_message *message, uint64_t now_ns);
 

@@ -282,8 +282,8 @@ void sl_coordinator_relay_tick(struct sl_coordinator *coordinator, uint64_t now_
             sl_coordinator_list_missing(&waiting, &total, sl_coordinator_node_role(relay->to.group),
                                         relay->to.rank);
         }
-        if (total > 0 && sl_coordinator_waiter_tick(&relay->waiter, coordinator, "message",
-                                                    &waiting, now_ns)) {
+        if (total > 0 &&
+            sl_coordinator_waiter_tick(&relay->waiter, coordinator, "message", &waiting, now_ns)) {
             relay_remove(coordinator, at);
             has_room = true;
         } else {

@@ -38,10 +38,10 @@ struct sl_coordinator_member {
     uint64_t missed_expirations_since_ns;
 
     struct {
-        bool is_open;         /* it has registered on this connection: it may receive messages */
-        uint32_t sent;        /* its messages without an answer */
-        uint32_t sent_bytes;  /* of those that the coordinator keeps */
-        uint32_t received;    /* messages that it was sent and has not answered */
+        bool is_open;        /* it has registered on this connection: it may receive messages */
+        uint32_t sent;       /* its messages without an answer */
+        uint32_t sent_bytes; /* of those that the coordinator keeps */
+        uint32_t received;   /* messages that it was sent and has not answered */
     } relay;
 
     /* Ring of completed barriers sent to this member; 0: unused. */
@@ -138,7 +138,7 @@ struct sl_coordinator_barriers {
 struct sl_coordinator_relay; /* relay.c */
 struct sl_coordinator_relays {
     struct sl_coordinator_relay *first, *last; /* in order of arrival */
-    uint32_t count, waiting_count; /* waiting: not delivered yet */
+    uint32_t count, waiting_count;             /* waiting: not delivered yet */
     uint64_t token_last;
 };
 

@@ -30,7 +30,7 @@ struct sl_control_op {
     } table;
     struct sl_table_spec *found; /* out */
     const char *name;
-    uint32_t count;
+    uint32_t count, groups;
     union {
         uint64_t number; /* out: of a checkpoint */
         struct {

@@ -2,6 +2,7 @@
 #include "worker/kv/engine.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "core/assert.h"
 #include "core/clock.h"
@@ -47,8 +48,42 @@ static uint32_t time_left_ms(uint64_t deadline_ns, uint64_t now_ns)
                : (uint32_t)((deadline_ns - now_ns) / SL_CLOCK_NS_PER_MS);
 }
 
+int sl_engine_poll_send(struct sl_engine *engine, struct sl_engine_job *job)
+{
+    struct sl_engine_send *send = (struct sl_engine_send *)(void *)job;
+    struct sl_control_op *op = &send->relay->op;
+    if (!send->posted && engine->driver.sends_out < SL_ENGINE_SENDS_MAX) {
+        send->posted = true;
+        engine->driver.sends_out++;
+        op->io = &engine->client->ios[0];
+        op->deadline_ns = send->call->deadline_ns;
+        sl_control_op_post(op, engine->driver.port);
+    }
+    if (!op->done) {
+        return SL_ERR_AGAIN;
+    }
+    engine->driver.sends_out--;
+    send->call->err = op->err;
+    kv_engine_append(&engine->driver.ended, send->call);
+    return 0;
+}
+
+/* Messages are posted in their order. */
+static void start_send(struct sl_engine *engine, struct sl_engine_send *send)
+{
+    struct sl_engine_job **at = &engine->driver.jobs;
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    *at = &send->job;
+}
+
 static void start(struct sl_engine *engine, struct sl_engine_call *call, uint64_t now_ns)
 {
+    if (call->send != NULL) {
+        start_send(engine, call->send);
+        return;
+    }
     const bool is_whole = sl_client_values_lost(engine->client) < 0;
     int err = is_whole ? sl_step_begin(engine->client, 0, &call->step) : SL_ERR_CORRUPT;
     if (err == 0) {
@@ -82,6 +117,7 @@ static void admit(struct sl_engine *engine)
         kv_engine_append(&taken, call);
     }
     engine->driver.backlog = engine->heap_count > 0;
+    engine->driver.messages = engine->messages;
     while (engine->new_jobs != NULL) {
         struct sl_engine_job *job = engine->new_jobs;
         engine->new_jobs = job->next;
@@ -113,9 +149,52 @@ static void kv_engine_wake(struct sl_engine_waiter *waiter, int err)
     sl_assert(posted == 0); /* at most one mail per wait */
 }
 
-/* Runs the callback before the waiters are woken: a wait includes the callback. */
-static void run_callback(struct sl_engine_call *call)
+static void give_message(const struct sl_engine *engine, sl_kv_message_fn *fn,
+                         const struct sl_message_relay *from, uint32_t group, uint32_t rank)
 {
+    const struct sl_kv_message message = {
+        .role = group == SL_MESSAGE_GROUP_SCHEDULER ? SL_KV_SCHEDULER
+                : group == SL_MESSAGE_GROUP_PS      ? SL_KV_SERVER
+                                                    : SL_KV_WORKER,
+        .rank = rank,
+        .head = (int32_t)from->head,
+        .bytes = from->body_bytes,
+        .body = from->body,
+        .id = from->token,
+    };
+    fn(engine->driver.messages.ctx, &message);
+}
+
+static void give_answers(const struct sl_engine *engine, const struct sl_relay *relay)
+{
+    for (uint32_t i = 0; engine->driver.messages.answer != NULL && i < relay->target_count; i++) {
+        const struct sl_relay_target *target = &relay->targets[i];
+        if (target->is_answered) {
+            give_message(engine, engine->driver.messages.answer, &target->answer, target->group,
+                         target->rank);
+        }
+    }
+}
+
+static void take_messages(struct sl_engine *engine)
+{
+    struct sl_relay_item *item =
+        engine->driver.messages.request == NULL ? NULL : sl_relay_inbox_take(&engine->inbox);
+    while (item != NULL) {
+        struct sl_relay_item *taken = item;
+        item = item->next;
+        give_message(engine, engine->driver.messages.request, &taken->message, taken->message.group,
+                     taken->message.rank);
+        free(taken);
+    }
+}
+
+/* Runs the callback before the waiters are woken: a wait includes the callback. */
+static void run_callback(const struct sl_engine *engine, struct sl_engine_call *call)
+{
+    if (call->send != NULL) {
+        give_answers(engine, call->send->relay);
+    }
     if (call->step != NULL && call->err == 0) {
         call->err = sl_step_wait(call->step);
     }
@@ -127,7 +206,9 @@ static void run_callback(struct sl_engine_call *call)
 static void note_failure(struct sl_engine *engine, const struct sl_engine_call *call)
 {
     char text[SL_ENGINE_TEXT_BYTES] = "";
-    if (call->step != NULL) {
+    if (call->send != NULL) {
+        (void)snprintf(text, sizeof text, "%.255s", call->send->relay->op.text);
+    } else if (call->step != NULL) {
         (void)snprintf(text, sizeof text, "%s", sl_step_error(call->step));
     } else if (call->err == SL_ERR_CORRUPT) {
         (void)snprintf(text, sizeof text,
@@ -167,7 +248,7 @@ static void finish(struct sl_engine *engine)
     struct sl_engine_list over = engine->driver.ended;
     engine->driver.ended = (struct sl_engine_list){0};
     for (struct sl_engine_call *call = over.first; call != NULL; call = call->next) {
-        run_callback(call);
+        run_callback(engine, call);
     }
     sl_engine_lock(engine);
     struct sl_engine_call *next;
@@ -188,8 +269,10 @@ static void poll_jobs(struct sl_engine *engine)
             at = &job->next;
         } else {
             *at = job->next;
-            job->reason = *sl_reason_last();
-            kv_engine_wake(job->waiter, err); /* the job may be freed now */
+            if (job->waiter != NULL) {
+                job->reason = *sl_reason_last();
+                kv_engine_wake(job->waiter, err); /* the job may be freed now */
+            }
         }
     }
 }
@@ -199,11 +282,13 @@ void sl_engine_progress(struct sl_engine *engine)
     sl_assert(!engine->driver.is_running);
     engine->driver.is_running = true;
     admit(engine);
+    take_messages(engine);
+    poll_jobs(engine);
     while (engine->driver.ended.first != NULL) {
         finish(engine);
         admit(engine);
+        poll_jobs(engine);
     }
-    poll_jobs(engine);
     engine->driver.is_running = false;
 }
 
@@ -211,6 +296,7 @@ static bool kv_engine_has_work(void *ctx)
 {
     const struct sl_engine *engine = ctx;
     return engine->driver.woken || engine->driver.ended.first != NULL ||
+           (engine->inbox.is_rung && engine->driver.messages.request != NULL) ||
            (engine->driver.backlog &&
             sl_thread_ctx_of(engine->driver.port)->steps_out < SL_THREAD_CTX_STEPS_MAX);
 }

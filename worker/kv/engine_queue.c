@@ -26,6 +26,11 @@ void sl_engine_give_call(struct sl_engine *engine, struct sl_engine_call *call)
         call->copy = NULL;
         call->copy_bytes = 0;
     }
+    if (call->send != NULL) {
+        sl_relay_destroy(&call->send->relay);
+        free(call->send);
+        call->send = NULL;
+    }
     call->next = engine->free_calls;
     engine->free_calls = call;
 }

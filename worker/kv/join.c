@@ -1,6 +1,7 @@
 #include "worker/kv/join.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "config/client_options.h"
 #include "core/log.h"
@@ -32,11 +33,32 @@ void sl_join_set_up_log(const struct sl_settings *settings, const char *name)
     pthread_mutex_unlock(&lock);
 }
 
-int sl_join_read(const char *const *variables, struct sl_client_options *client)
+/* The variables of a server or scheduler as a client's. Returns a list to free, or NULL. */
+static const char **variables_beside(const char *const *variables)
+{
+    static const char *const own[] = {"DMLC_ROLE=joint",
+                                      "DMLC_RANK=", "DMLC_WORKER_ID=", "DMLC_GROUP_SIZE="};
+    const char *role = sl_cli_variable(variables, "DMLC_ROLE");
+    const size_t own_count = role == NULL || role[0] == '\0' ? 0 : sizeof own / sizeof own[0];
+    size_t count = 0;
+    while (variables != NULL && variables[count] != NULL) {
+        count++;
+    }
+    const char **list = calloc(count + own_count + 1, sizeof *list);
+    for (size_t i = 0; list != NULL && i < count + own_count; i++) {
+        list[i] = i < count ? variables[i] : own[i - count];
+    }
+    return list;
+}
+
+int sl_join_read(const char *const *variables, bool beside, struct sl_client_options *client)
 {
     struct sl_reason reason;
     *client = (struct sl_client_options)SL_CLIENT_OPTIONS_INIT;
-    int err = resolve(client, variables, &reason);
+    const char **list = beside ? variables_beside(variables) : NULL;
+    int err = beside && list == NULL ? sl_reason_fail(&reason, SL_ERR_NO_MEMORY, "out of memory")
+                                     : resolve(client, beside ? list : variables, &reason);
+    free(list);
     if (err != 0) {
         sl_client_options_fini(client);
         return sl_reason_report(err, "kv: %s", reason.text);
@@ -52,5 +74,6 @@ int sl_join_read(const char *const *variables, struct sl_client_options *client)
     client->reactor_count = 0;
     client->pin_cores = false;
     client->manual_progress = true;
+    client->task_index = beside ? -1 : client->task_index;
     return 0;
 }

@@ -7,9 +7,15 @@
 struct sl_settings;
 
 /* Reads the variables, as in sl_kv_options, and the environment, sets up the log and fills the
- * options of a client with manual_progress. They need sl_client_options_fini. Errors: INVALID,
- * NOT_FOUND, IO, TOO_LARGE, NO_MEMORY. */
-int sl_join_read(const char *const *variables, struct sl_client_options *client);
+ * options of a client with manual_progress. They need sl_client_options_fini. beside: those
+ * of a client beside a server or scheduler, whose role and rank in the variables are not this
+ * client's. Errors: INVALID, NOT_FOUND, IO, TOO_LARGE, NO_MEMORY. */
+int sl_join_read(const char *const *variables, bool beside, struct sl_client_options *client);
+
+/* As sl_kv_create, beside a process of the job (SL_MESSAGE_BESIDE_...) if it is not 0, with these
+ * variables. */
+int sl_kv_join(const struct sl_kv_options *options, const char *const *variables, uint32_t beside,
+               struct sl_kv **out);
 
 /* Sets up the log, which belongs to the process, for the first worker or server of the process. Any
  * thread. */

@@ -75,15 +75,16 @@ static int poll_open(struct sl_engine *engine, struct sl_engine_job *job)
     return sl_table_opening_poll(&open->opening, &open->table);
 }
 
+/* spec NULL: the kv has no table. */
 static int kv_open_table(struct sl_engine *engine, const struct sl_table_spec *spec,
                          uint32_t timeout_ms, struct sl_kv **out)
 {
     struct open_job open = {.job.poll = poll_open, .spec = spec, .timeout_ms = timeout_ms};
     struct sl_kv *kv = calloc(1, sizeof *kv);
     if (kv == NULL) {
-        return sl_reason_report(SL_ERR_NO_MEMORY, "kv: no memory for table %s", spec->name);
+        return sl_reason_report(SL_ERR_NO_MEMORY, "kv: no memory for a table");
     }
-    int err = sl_engine_run_job(engine, &open.job);
+    int err = spec == NULL ? 0 : sl_engine_run_job(engine, &open.job);
     if (err != 0) {
         free(kv);
         return err;
@@ -93,33 +94,50 @@ static int kv_open_table(struct sl_engine *engine, const struct sl_table_spec *s
     return 0;
 }
 
-int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out)
+/* beside: SL_MESSAGE_BESIDE_...; 0: a worker. variables: as in struct sl_kv_options. */
+int sl_kv_join(const struct sl_kv_options *options, const char *const *variables, uint32_t beside,
+               struct sl_kv **out)
 {
-    sl_assert(options != NULL);
-    sl_assert(out != NULL);
     struct sl_table_spec spec;
     struct sl_client_options client;
     struct sl_engine *engine;
     uint32_t timeout_ms;
     int err = kv_check_options(options, &spec, &timeout_ms);
-    if (err != 0 || (err = sl_join_read(options->variables, &client)) != 0) {
+    err = err != 0 ? err : sl_join_read(variables, beside != 0, &client);
+    if (err != 0) {
         return err;
     }
-    err = sl_engine_create(&client, options->manual_progress, &engine);
+    err = sl_engine_create(&client, beside, options->manual_progress, &engine);
     sl_client_options_fini(&client);
     if (err != 0) {
         return err;
     }
-    char name[32];
-    snprintf(name, sizeof name, "worker/%d", engine->client->task_index);
-    sl_log_rename(name);
-    err = kv_open_table(engine, &spec, timeout_ms, out);
+    if (beside == 0) {
+        char name[32];
+        snprintf(name, sizeof name, "worker/%d", engine->client->task_index);
+        sl_log_rename(name);
+    }
+    err = kv_open_table(engine, beside == 0 ? &spec : NULL, timeout_ms, out);
     if (err != 0) {
         sl_engine_destroy(&engine);
         return err;
     }
     (*out)->owns_engine = true;
     return 0;
+}
+
+int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out)
+{
+    sl_assert(options != NULL);
+    sl_assert(out != NULL);
+    const struct sl_kv_server *server = options->beside;
+    if (server == NULL) {
+        return sl_kv_join(options, options->variables, 0, out);
+    }
+    const uint32_t beside = sl_serve_role(server) == SL_KV_SCHEDULER
+                                ? SL_MESSAGE_BESIDE_SCHEDULER
+                                : SL_MESSAGE_BESIDE_PS + sl_kv_server_rank(server);
+    return sl_kv_join(options, sl_serve_variables(server), beside, out);
 }
 
 int sl_kv_open(struct sl_kv *kv, const struct sl_kv_options *options, struct sl_kv **out)
@@ -148,6 +166,16 @@ void sl_kv_destroy(struct sl_kv **kv)
     free(closing);
 }
 
+/* A kv beside a server has no table. */
+static int check_table(const struct sl_kv *kv)
+{
+    return kv->table != NULL
+               ? 0
+               : sl_reason_report(SL_ERR_INVALID,
+                                  "kv: it is beside a server or the scheduler and has no table: "
+                                  "open one with sl_kv_open");
+}
+
 struct encoding_job {
     struct sl_engine_job job; /* must be first */
     struct sl_table *table;
@@ -167,7 +195,7 @@ int sl_kv_set_encoding(struct sl_kv *kv, enum sl_precision pull, enum sl_precisi
         .job.poll = poll_encoding,
         .table = kv->table,
         .options = {.struct_size = sizeof encoding.options, .pull = pull, .push = push}};
-    return sl_engine_run_job(kv->engine, &encoding.job);
+    return check_table(kv) != 0 ? SL_ERR_INVALID : sl_engine_run_job(kv->engine, &encoding.job);
 }
 
 /* Calls */
@@ -175,6 +203,9 @@ int sl_kv_set_encoding(struct sl_kv *kv, enum sl_precision pull, enum sl_precisi
 static int kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint32_t *lengths,
                     uint64_t *timestamp)
 {
+    if (check_table(kv) != 0) {
+        return SL_ERR_INVALID;
+    }
     int err = sl_engine_begin(kv, call, lengths, timestamp);
     return err == 0 ? 0 : sl_reason_report(err, "kv: begin: %s", sl_err_name(err));
 }
@@ -363,7 +394,7 @@ static int poll_barrier(struct sl_engine *engine, struct sl_engine_job *job)
     return barrier->call.done ? barrier->call.err : SL_ERR_AGAIN;
 }
 
-int sl_kv_barrier(struct sl_kv *kv, const char *name, uint32_t timeout_ms)
+static int kv_barrier(struct sl_kv *kv, const char *name, uint32_t groups, uint32_t timeout_ms)
 {
     sl_assert(kv != NULL);
     sl_assert(name != NULL);
@@ -377,7 +408,8 @@ int sl_kv_barrier(struct sl_kv *kv, const char *name, uint32_t timeout_ms)
         .call = {.run = sl_control_barrier,
                  .deadline_ns =
                      sl_clock_now_ns(engine->client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
-                 .name = name},
+                 .name = name,
+                 .groups = groups},
     };
     int err = sl_engine_run_job(engine, &barrier.job);
     if (err != 0) {
@@ -388,10 +420,30 @@ int sl_kv_barrier(struct sl_kv *kv, const char *name, uint32_t timeout_ms)
     return 0;
 }
 
+int sl_kv_barrier(struct sl_kv *kv, const char *name, uint32_t timeout_ms)
+{
+    return kv_barrier(kv, name, 0, timeout_ms);
+}
+
+int sl_kv_barrier_of(struct sl_kv *kv, const char *name, uint32_t groups, uint32_t timeout_ms)
+{
+    if (groups == 0 || groups > SL_MESSAGE_GROUPS) {
+        return sl_reason_report(SL_ERR_INVALID,
+                                "barrier %.63s: groups %u: accepts a sum of SL_KV_SCHEDULER_GROUP, "
+                                "SL_KV_SERVER_GROUP and SL_KV_WORKER_GROUP",
+                                name, groups);
+    }
+    return kv_barrier(kv, name, groups, timeout_ms);
+}
+
 uint32_t sl_kv_rank(const struct sl_kv *kv)
 {
     sl_assert(kv != NULL);
-    return (uint32_t)kv->engine->client->task_index;
+    const struct sl_client *client = kv->engine->client;
+    const uint32_t beside = client->io_options.hello.beside;
+    return beside == 0                             ? (uint32_t)client->task_index
+           : beside == SL_MESSAGE_BESIDE_SCHEDULER ? 0
+                                                   : beside - SL_MESSAGE_BESIDE_PS;
 }
 
 uint32_t sl_kv_worker_count(const struct sl_kv *kv)

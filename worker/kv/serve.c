@@ -320,6 +320,11 @@ enum sl_kv_role sl_serve_role(const struct sl_kv_server *server)
     return server->role;
 }
 
+const char *const *sl_serve_variables(const struct sl_kv_server *server)
+{
+    return (const char *const *)server->variables;
+}
+
 int sl_kv_server_wait(struct sl_kv_server *server, uint32_t timeout_ms)
 {
     sl_assert(server != NULL);

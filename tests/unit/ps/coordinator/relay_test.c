@@ -104,7 +104,8 @@ CASE(coordinator_relay__waits_for_the_receiver_in_order)
     expect(f, "22#0 message 2 of 4/0: 7 \"b\"");
     say(f, 22, answer(2, 0));
     expect(f, "1#2 answer 8 \"yes\"");
-    /* A message that was delivered fails with the connection, one that was not waits for the next. */
+    /* A message that was delivered fails with the connection, one that was not waits for the next.
+     */
     disconnect(f, 22);
     expect(f, "1#1 error closed: message: the client of ps/1 lost its connection, and may have "
               "handled the message");
