@@ -40,6 +40,9 @@ struct sl_kv_options {
      * inside sl_kv_wait and sl_kv_done (see sl_client_options). Operations begun in between are
      * sent together, by priority, in the next such call or as soon as 8 are queued. */
     bool manual_progress;
+    /* Pulls of keys that no worker has pushed give zeros; else they are NOT_FOUND. Handlers get
+     * such pulls anyway. Errors: VERSION (older servers). */
+    bool zeros;
     /* "NAME=VALUE", which count in place of the environment's variables; ends with NULL. NULL:
      * none. */
     const char *const *variables;
@@ -75,6 +78,12 @@ SL_API int sl_kv_open(struct sl_kv *kv, const struct sl_kv_options *options, str
  * manual_progress. */
 SL_API int sl_kv_set_encoding(struct sl_kv *kv, enum sl_precision pull, enum sl_precision push);
 
+/* For a pull whose lengths only the servers know: called once when all values have arrived, on the
+ * thread that drives the connections, with the length of each key (0: none), valid during the call.
+ * Returns memory of value_count values, which lie there when the operation is complete; NULL: it
+ * fails with NO_MEMORY. */
+typedef void *sl_kv_place_fn(void *ctx, const uint32_t *lens, uint64_t value_count);
+
 /* Completion callback: called once, with the result, on the thread that drives the connections. The
  * callback may begin operations. It must not wait or call a blocking function (barriers, tables,
  * buffers): these return INVALID. */
@@ -87,6 +96,11 @@ struct sl_kv_call {
                        */
     sl_kv_done_fn *done; /* or NULL */
     void *ctx;
+    /* With batch.push, pull and lens NULL and value_count 0: a pull of lengths that only the
+     * servers know. Keys that no worker has pushed have length 0, with sl_kv_options.zeros 1.
+     * Arrays longer than those before are asked for twice. A server that is older: VERSION. NULL:
+     * none */
+    sl_kv_place_fn *place;
 };
 
 /* Begins an operation; wait for *timestamp, which ascends. The timeout counts from this call.
@@ -216,6 +230,10 @@ struct sl_kv_request {
     const uint64_t *keys; /* not validated: a sender may send keys that do not ascend */
     const uint32_t *lens; /* [key_count]; NULL: value_count / key_count each */
     uint64_t value_count;
+    /* Pull only: the sender does not know the lengths, and has room for value_count / key_count
+     * values of each key. An answer by sl_kv_reply may have other lengths; the sender asks again,
+     * with `lens`, if an array does not fit. */
+    bool lens_wanted;
     const void
         *push; /* values; NULL: no push. Aligned to 8. May point into memory shared with the sender.
                 * A malicious sender can change it at any time: copy it before validating it. */
@@ -240,9 +258,10 @@ struct sl_kv_request {
 struct sl_kv_answer {
     int err;              /* 0, or an sl_err that the sender gets */
     const void *values;   /* pulled values, aligned to 8 or they are copied; NULL without a pull */
-    uint64_t value_count; /* with a pull: as asked */
-    /* Called once, when `values` is no longer read: on the server's reactor, or in sl_kv_reply if
-     * the server has stopped. Must not block. NULL: `values` is never freed. */
+    uint64_t value_count; /* with a pull: as asked; with lens_wanted any number */
+    const uint32_t *lens; /* with lens_wanted: [key_count]; else, or NULL: the same for each key */
+    /* Called once, when `values` and `lens` are no longer read: on the server's reactor, or in
+     * sl_kv_reply if the server has stopped. Must not block. NULL: `values` is never freed. */
     void (*sent)(void *ctx);
     void *ctx;
 };

@@ -14,7 +14,9 @@
  *   DENSE_PUSH_PULL  as DENSE_PUSH                                          f32[count]
  *   TICK             -                                                      -
  *   KV_PUSH          keys, lens u32[key_count] if LENS, then values         -
- *   KV_PULL          keys, lens if LENS                                     values[count]
+ *   KV_PULL          keys, lens if LENS                                     values[count], then,
+ *                                                                           with LENGTHS,
+ *                                                                           u32[key_count]
  *   KV_PUSH_PULL     as KV_PUSH                                             values[count]
  *   KV_LENGTHS       keys                                                   u32[key_count]
  *   ASSIGN           keys, then rows f32[key_count][dim]                    -
@@ -36,6 +38,11 @@
  * key_count for each key; start and bag_count are 0. A chunk of an array too long for one message
  * is a section of one key without LENS: `count` values from `start` on, of bag_count values in the
  * whole array.
+ *
+ * A KV_PULL with LENGTHS, without LENS, does not know how long the arrays are: each key has room
+ * for count / key_count values, and the reply also has its length, 0 if it has no array. An array
+ * that is longer is not returned. Behind a shorter one are zeros. With ZEROS, a key without an
+ * array has values of 0.
  *
  * A TICK finishes the request's clock for the sender; later sections belong to the next clock.
  *
@@ -90,9 +97,11 @@ enum sl_request_op {
 };
 
 /* Section flags */
-#define SL_REQUEST_FLAG_LENS      1U /* KV: each key has its own number of values */
-#define SL_REQUEST_PUSHED_SHIFT   2  /* two bits: sl_precision of the values pushed */
-#define SL_REQUEST_RETURNED_SHIFT 4  /* two bits: of the values returned */
+#define SL_REQUEST_FLAG_LENS      1U  /* KV: each key has its own number of values */
+#define SL_REQUEST_FLAG_LENGTHS   2U  /* KV_PULL: the reply has the lengths of the arrays */
+#define SL_REQUEST_FLAG_ZEROS     64U /* KV_PULL: values of a key without an array are 0 */
+#define SL_REQUEST_PUSHED_SHIFT   2   /* two bits: sl_precision of the values pushed */
+#define SL_REQUEST_RETURNED_SHIFT 4   /* two bits: of the values returned */
 
 struct sl_request_prefix {
     uint32_t section_count; /* 1 to SL_LIMIT_REQUEST_SECTIONS */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/table_names.h"
+#include "ps/shard/kv.h"
 #include "ps/shard/lookup.h"
 #include "ps/shard/whole.h"
 
@@ -38,6 +39,7 @@ static struct sl_kv_request call_of(const struct sl_shard *shard,
         .keys = view->keys,
         .lens = view->lens,
         .value_count = section->count,
+        .lens_wanted = sl_shard_asks_lengths(section),
         .push = sl_shard_pushes(request, section->op) ? view->values : NULL,
         .pull = sl_shard_op_pulls(section->op) ? reply + request->reply_done : NULL,
         .reply = answer,
@@ -98,6 +100,32 @@ static void take_answer(struct sl_shard_request *request, void *pull, const void
     }
 }
 
+/* Writes the answer to a request for lengths. lens NULL: the same for each key. */
+static int take_measured(struct sl_shard *shard, const struct sl_shard_table *table,
+                         struct sl_shard_request *request, uint8_t *reply,
+                         struct sl_shard_slice *slice, const struct sl_kv_answer *answer)
+{
+    const uint32_t key_count = request->view.section.key_count;
+    const uint64_t each = answer->value_count / key_count;
+    uint64_t sum = answer->lens == NULL ? each * key_count : 0;
+    for (uint32_t i = 0; answer->lens != NULL && i < key_count; i++) {
+        sum += answer->lens[i];
+    }
+    if (sum != answer->value_count || each > UINT32_MAX || (sum > 0 && answer->values == NULL)) {
+        return sl_shard_fail(shard, request, slice, SL_ERR_INVALID,
+                             "its handler answered %" PRIu64 " values, with lengths of %" PRIu64
+                             " for %u keys",
+                             answer->values == NULL ? 0 : answer->value_count, sum, key_count);
+    }
+    const uint8_t *values = answer->values;
+    for (uint32_t i = 0; i < key_count; i++) {
+        const uint32_t length = answer->lens == NULL ? (uint32_t)each : answer->lens[i];
+        sl_shard_kv_write_measured(table, request, i, values, length, reply);
+        values = length == 0 ? values : values + (uint64_t)length * table->spec.dim;
+    }
+    return SL_SHARD_DONE;
+}
+
 /* The request waits for its answer. What it pushes counts as done, so that later writes of its
  * client need not wait. */
 static int keep(struct sl_shard_request *request, struct sl_kv_token *token)
@@ -135,7 +163,7 @@ static int check_answer(const struct sl_shard *shard, const struct sl_shard_requ
         return sl_shard_fail(shard, request, slice, error_of(answer->err),
                              "its handler answered %d (%s)", answer->err, sl_err_name(answer->err));
     }
-    if (sl_shard_op_pulls(section->op) && given != asked) {
+    if (sl_shard_op_pulls(section->op) && !sl_shard_asks_lengths(section) && given != asked) {
         return sl_shard_fail(shard, request, slice, SL_ERR_INVALID,
                              "its handler answered %" PRIu64 " values, asked for are %" PRIu64,
                              given, asked);
@@ -162,6 +190,9 @@ static int run_kept(struct sl_shard *shard, const struct sl_shard_table *table,
     }
     if (request->kept.whole != NULL) {
         return sl_shard_whole_reply(shard, request, reply + request->reply_done);
+    }
+    if (sl_shard_asks_lengths(&request->view.section)) {
+        return take_measured(shard, table, request, reply, slice, answer);
     }
     if (sl_shard_op_pulls(request->view.section.op)) {
         take_answer(request, reply + request->reply_done, answer->values,
@@ -221,6 +252,10 @@ static int ask(struct sl_shard *shard, struct sl_shard_table *table,
     count(shard, table, request, &call);
     if (is_whole) {
         (void)sl_shard_whole_reply(shard, request, reply + request->reply_done);
+    } else if (call.lens_wanted) { /* the values in `pull` are in their places already */
+        const struct sl_kv_answer whole = {.values = answer != NULL ? answer : call.pull,
+                                           .value_count = call.value_count};
+        return take_measured(shard, table, request, reply, slice, &whole);
     } else if (call.pull != NULL && answer != NULL) {
         take_answer(request, call.pull, answer, call.value_count * call.value_bytes);
     }
@@ -238,7 +273,8 @@ int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
     if (sl_flags_has(request->flags, SL_SHARD_KEPT)) {
         return run_chunk(shard, table, request, reply, slice);
     }
-    if ((section->flags & ~SL_REQUEST_FLAG_LENS) != 0) {
+    if ((section->flags &
+         ~(SL_REQUEST_FLAG_LENS | SL_REQUEST_FLAG_LENGTHS | SL_REQUEST_FLAG_ZEROS)) != 0) {
         return sl_shard_fail(
             shard, request, slice, SL_ERR_INVALID,
             "the precision is %s pushed and %s returned; accepted by a handler is f32",

@@ -1,5 +1,6 @@
 /* The driving thread: turns calls into steps and completes them. */
 #include "worker/kv/engine.h"
+#include "worker/kv/place.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static void step_is_done(void *ctx)
     kv_engine_append(&call->kv->engine->driver.ended, call);
 }
 
-static int add_operation(const struct sl_engine_call *call)
+static int add_operation(struct sl_engine_call *call)
 {
     const struct sl_kv_batch *batch = &call->request.batch;
     struct sl_table *table = call->kv->table;
@@ -36,7 +37,10 @@ static int add_operation(const struct sl_engine_call *call)
     if (err != 0) {
         return err;
     }
-    return call->lengths == NULL ? sl_step_kv_add(call->step, table, batch)
+    if (call->request.place != NULL) {
+        return sl_place_begin(call);
+    }
+    return call->lengths == NULL ? sl_step_kv_add(call->step, table, batch, call->kv->zeros)
                                  : sl_step_kv_lengths(call->step, table, batch->keys,
                                                       batch->key_count, call->lengths);
 }
@@ -78,18 +82,17 @@ static void start_send(struct sl_engine *engine, struct sl_engine_send *send)
     *at = &send->job;
 }
 
-static void start(struct sl_engine *engine, struct sl_engine_call *call, uint64_t now_ns)
+/* second: what a call with `place` pulls after its lengths are known, or NULL. */
+static void start_step(struct sl_engine *engine, struct sl_engine_call *call,
+                       const struct sl_kv_batch *second, uint64_t now_ns)
 {
-    if (call->send != NULL) {
-        start_send(engine, call->send);
-        return;
-    }
     const bool is_whole = sl_client_values_lost(engine->client) < 0;
     int err = is_whole ? sl_step_begin(engine->client, 0, &call->step) : SL_ERR_CORRUPT;
     if (err == 0) {
         call->step->on_done.call = step_is_done;
         call->step->on_done.ctx = call;
-        err = add_operation(call);
+        err = second == NULL ? add_operation(call)
+                             : sl_step_kv_add(call->step, call->kv->table, second, call->kv->zeros);
     }
     err = err != 0 ? err
                    : sl_step_submit_at(call->step, time_left_ms(call->deadline_ns, now_ns), now_ns);
@@ -101,6 +104,15 @@ static void start(struct sl_engine *engine, struct sl_engine_call *call, uint64_
         }
         call->err = err;
         kv_engine_append(&engine->driver.ended, call);
+    }
+}
+
+static void start(struct sl_engine *engine, struct sl_engine_call *call, uint64_t now_ns)
+{
+    if (call->send != NULL) {
+        start_send(engine, call->send);
+    } else {
+        start_step(engine, call, NULL, now_ns);
     }
 }
 
@@ -195,9 +207,6 @@ static void run_callback(const struct sl_engine *engine, struct sl_engine_call *
     if (call->send != NULL) {
         give_answers(engine, call->send->relay);
     }
-    if (call->step != NULL && call->err == 0) {
-        call->err = sl_step_wait(call->step);
-    }
     if (call->request.done != NULL) {
         call->request.done(call->request.ctx, call->timestamp, call->err);
     }
@@ -243,15 +252,34 @@ static void close_call(struct sl_engine *engine, struct sl_engine_call *call)
     sl_engine_give_call(engine, call);
 }
 
+/* Takes the result of the step. Returns true if another step of the call has begun. */
+static bool continues(struct sl_engine *engine, struct sl_engine_call *call)
+{
+    struct sl_kv_batch second;
+    if (call->step != NULL && call->err == 0) {
+        call->err = sl_step_wait(call->step);
+    }
+    if (!sl_place_next(call, &second)) {
+        return false;
+    }
+    sl_step_destroy(&call->step);
+    start_step(engine, call, &second, sl_clock_now_ns(sl_clock_system()));
+    return true;
+}
+
 static void finish(struct sl_engine *engine)
 {
-    struct sl_engine_list over = engine->driver.ended;
+    struct sl_engine_list ended = engine->driver.ended, over = {0};
     engine->driver.ended = (struct sl_engine_list){0};
-    for (struct sl_engine_call *call = over.first; call != NULL; call = call->next) {
-        run_callback(engine, call);
+    struct sl_engine_call *next;
+    for (struct sl_engine_call *call = ended.first; call != NULL; call = next) {
+        next = call->next;
+        if (!continues(engine, call)) {
+            run_callback(engine, call);
+            kv_engine_append(&over, call);
+        }
     }
     sl_engine_lock(engine);
-    struct sl_engine_call *next;
     for (struct sl_engine_call *call = over.first; call != NULL; call = next) {
         next = call->next;
         close_call(engine, call);

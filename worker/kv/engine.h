@@ -24,6 +24,8 @@ struct sl_kv {
     struct sl_engine *engine;
     struct sl_table *table;
     uint32_t timeout_ms;
+    bool zeros;       /* of the options */
+    uint32_t room;    /* the driving thread's: values of the longest array of pulls with `place` */
     bool owns_engine; /* the first table of its engine: closing it destroys the engine */
 
     /* Under the lock. */
@@ -72,9 +74,10 @@ struct sl_engine_call {
     uint64_t timestamp;
     uint64_t deadline_ns;
     struct sl_kv_call request;
-    uint32_t *lengths;           /* lengths call: receives the lengths; else NULL */
-    struct sl_engine_send *send; /* message: owned; else NULL */
-    void *copy;                  /* copies of the caller's arrays; or NULL */
+    uint32_t *lengths;             /* lengths call: receives the lengths; else NULL */
+    struct sl_engine_send *send;   /* message: owned; else NULL */
+    struct sl_engine_place *place; /* place.h; NULL: not begun, or no such pull */
+    void *copy;                    /* copies of the caller's arrays; or NULL */
     size_t copy_bytes;
 
     /* Under the lock. */

@@ -5,6 +5,7 @@
 #include "core/array.h"
 #include "core/assert.h"
 #include "worker/kv/engine.h"
+#include "worker/kv/place.h"
 
 /* Calls */
 
@@ -31,6 +32,7 @@ void sl_engine_give_call(struct sl_engine *engine, struct sl_engine_call *call)
         free(call->send);
         call->send = NULL;
     }
+    sl_place_free(call);
     call->next = engine->free_calls;
     engine->free_calls = call;
 }

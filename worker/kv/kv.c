@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/partition.h"
 #include "core/reason.h"
+#include "net/session/message_spec.h"
 #include "worker/client/control.h"
 #include "worker/client/step_internal.h"
 #include "worker/client/table_opening.h"
@@ -77,7 +78,7 @@ static int poll_open(struct sl_engine *engine, struct sl_engine_job *job)
 
 /* spec NULL: the kv has no table. */
 static int kv_open_table(struct sl_engine *engine, const struct sl_table_spec *spec,
-                         uint32_t timeout_ms, struct sl_kv **out)
+                         uint32_t timeout_ms, bool zeros, struct sl_kv **out)
 {
     struct open_job open = {.job.poll = poll_open, .spec = spec, .timeout_ms = timeout_ms};
     struct sl_kv *kv = calloc(1, sizeof *kv);
@@ -85,11 +86,15 @@ static int kv_open_table(struct sl_engine *engine, const struct sl_table_spec *s
         return sl_reason_report(SL_ERR_NO_MEMORY, "kv: no memory for a table");
     }
     int err = spec == NULL ? 0 : sl_engine_run_job(engine, &open.job);
+    if (err == 0 && open.table != NULL && zeros) {
+        err = sl_table_check_knows(open.table, SL_MESSAGE_SPEC_KNOWS_LENGTHS, "zeros");
+    }
     if (err != 0) {
         free(kv);
         return err;
     }
-    *kv = (struct sl_kv){.engine = engine, .table = open.table, .timeout_ms = timeout_ms};
+    *kv = (struct sl_kv){
+        .engine = engine, .table = open.table, .timeout_ms = timeout_ms, .zeros = zeros};
     *out = kv;
     return 0;
 }
@@ -117,7 +122,7 @@ int sl_kv_join(const struct sl_kv_options *options, const char *const *variables
         snprintf(name, sizeof name, "worker/%d", engine->client->task_index);
         sl_log_rename(name);
     }
-    err = kv_open_table(engine, beside == 0 ? &spec : NULL, timeout_ms, out);
+    err = kv_open_table(engine, beside == 0 ? &spec : NULL, timeout_ms, options->zeros, out);
     if (err != 0) {
         sl_engine_destroy(&engine);
         return err;
@@ -148,7 +153,7 @@ int sl_kv_open(struct sl_kv *kv, const struct sl_kv_options *options, struct sl_
     struct sl_table_spec spec;
     uint32_t timeout_ms;
     int err = kv_check_options(options, &spec, &timeout_ms);
-    return err == 0 ? kv_open_table(kv->engine, &spec, timeout_ms, out) : err;
+    return err == 0 ? kv_open_table(kv->engine, &spec, timeout_ms, options->zeros, out) : err;
 }
 
 void sl_kv_destroy(struct sl_kv **kv)
@@ -215,7 +220,16 @@ int sl_kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint64_t *times
     sl_assert(kv != NULL);
     sl_assert(call != NULL);
     sl_assert(timestamp != NULL);
-    if (!sl_step_kv_is_valid(&call->batch)) {
+    const struct sl_kv_batch *batch = &call->batch;
+    const bool is_given = batch->push != NULL || batch->pull != NULL || batch->lens != NULL ||
+                          batch->value_count != 0 || batch->key_count == 0 || batch->keys == NULL;
+    if (call->place != NULL && is_given) {
+        return sl_reason_report(SL_ERR_INVALID,
+                                "kv: begin: with `place` the batch has keys, and no "
+                                "push, pull, lens or value_count");
+    }
+    if (call->place != NULL ? !sl_step_kv_ascend(batch->keys, batch->key_count)
+                            : !sl_step_kv_is_valid(batch)) {
         return SL_ERR_INVALID;
     }
     return kv_begin(kv, call, NULL, timestamp);
