@@ -14,9 +14,7 @@
  *   DENSE_PUSH_PULL  as DENSE_PUSH                                          f32[count]
  *   TICK             -                                                      -
  *   KV_PUSH          keys, lens u32[key_count] if LENS, then values         -
- *   KV_PULL          keys, lens if LENS                                     values[count], then,
- *                                                                           with LENGTHS,
- *                                                                           u32[key_count]
+ *   KV_PULL          keys, lens if LENS                                     values[count]
  *   KV_PUSH_PULL     as KV_PUSH                                             values[count]
  *   KV_LENGTHS       keys                                                   u32[key_count]
  *   ASSIGN           keys, then rows f32[key_count][dim]                    -
@@ -39,16 +37,13 @@
  * is a section of one key without LENS: `count` values from `start` on, of bag_count values in the
  * whole array.
  *
- * A KV_PULL with LENGTHS, without LENS, does not know how long the arrays are: each key has room
- * for count / key_count values, and the reply also has its length, 0 if it has no array. An array
- * that is longer is not returned. Behind a shorter one are zeros. With ZEROS, a key without an
- * array has values of 0.
+ * A KV_PULL with LENGTHS has room for count / key_count values of each key and also returns u32
+ * lengths[key_count]: 0 of a key without an array. Longer arrays and the rest of the room are
+ * zeros.
  *
  * A TICK finishes the request's clock for the sender; later sections belong to the next clock.
- *
- * ERASE removes the rows of its keys from a sparse table, at once in every consistency mode.
- *
- * FIND is a PULL that also returns which keys have a row: 1, else 0.
+ * ERASE removes the rows of its keys from a sparse table, at once in every consistency mode. FIND
+ * is a PULL that also returns which keys have a row: 1, else 0.
  *
  * SCAN returns up to `count` rows of a sparse table, of the records from `start` on: struct
  * sl_request_scanned, keys u64[count], struct sl_request_scan_mark[count], and values

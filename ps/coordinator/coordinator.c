@@ -61,7 +61,7 @@ int sl_coordinator_create(const struct sl_coordinator_options *options, struct s
     if (options->cells != NULL) {
         sl_cell_set(&options->cells->is_active, 1);
     }
-    coordinator->cluster_version = 1;
+    coordinator->cluster.version = 1;
     sl_coordinator_reset_job(coordinator);
     *out = coordinator;
     return 0;

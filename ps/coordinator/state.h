@@ -211,7 +211,10 @@ struct sl_coordinator {
     struct sl_coordinator_worker *workers; /* [SL_LIMIT_WORKERS] */
     uint32_t unnotified_count;             /* workers with `unnotified` */
     struct sl_coordinator_job job;
-    uint32_t cluster_version; /* from 1; grows when the cluster changes */
+    struct {
+        uint32_t version; /* from 1; grows when the cluster changes */
+        bool is_ready;    /* it was complete once and sent to members */
+    } cluster;
     struct {
         struct sl_table_spec *specs; /* by id; empty name: id is free, or the table was dropped */
         struct sl_message_dropped dropped;
@@ -224,7 +227,6 @@ struct sl_coordinator {
     struct sl_coordinator_barriers barriers;
     struct sl_coordinator_relays relays;
     uint32_t values_lost;  /* 1 + index of the server that restarted without values; 0: none */
-    bool cluster_ready;    /* the cluster was complete once and sent to members */
     uint64_t identity;     /* of the job, once the cluster is ready; 0: unknown */
     uint64_t kept_to;      /* checkpoints up to this one are of earlier jobs; 0: none */
     uint64_t began_from;   /* checkpoint that the job began from; 0: none */

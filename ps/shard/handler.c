@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/table_names.h"
-#include "ps/shard/kv.h"
+#include "ps/shard/kv_measured.h"
 #include "ps/shard/lookup.h"
 #include "ps/shard/whole.h"
 
@@ -120,7 +120,7 @@ static int take_measured(struct sl_shard *shard, const struct sl_shard_table *ta
     const uint8_t *values = answer->values;
     for (uint32_t i = 0; i < key_count; i++) {
         const uint32_t length = answer->lens == NULL ? (uint32_t)each : answer->lens[i];
-        sl_shard_kv_write_measured(table, request, i, values, length, reply);
+        sl_shard_kv_measured_write(table, request, i, values, length, reply);
         values = length == 0 ? values : values + (uint64_t)length * table->spec.dim;
     }
     return SL_SHARD_DONE;

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "core/bytes.h"
 #include "core/partition.h"
 #include "ps/shard/handler.h"
 #include "ps/shard/kv.h"
+#include "ps/shard/kv_measured.h"
 #include "ps/shard/lookup.h"
 #include "ps/shard/push.h"
 #include "ps/shard/snapshot_hooks.h"
@@ -366,24 +366,6 @@ static int run_lengths(const struct sl_shard *shard, struct sl_shard_table *tabl
     return SL_SHARD_DONE;
 }
 
-void sl_shard_kv_write_measured(const struct sl_shard_table *table,
-                                const struct sl_shard_request *request, uint32_t index,
-                                const void *values, uint32_t length, uint8_t *reply)
-{
-    const struct sl_request_section *section = &request->view.section;
-    const size_t width = table->spec.dim;
-    const uint32_t room = (uint32_t)(section->count / section->key_count);
-    const size_t bytes = length <= room ? length * width : 0;
-    uint8_t *to = reply + request->reply_done;
-    uint8_t *slot = to + (size_t)index * room * width;
-    uint32_t *lengths = (uint32_t *)(void *)(to + sl_bytes_pad8(section->count * width));
-    if (bytes > 0 && slot != values) {
-        memcpy(slot, values, bytes);
-    }
-    memset(slot + bytes, 0, room * width - bytes);
-    lengths[index] = length;
-}
-
 /* A pull that asks for lengths. */
 static int run_measured(const struct sl_shard *shard, struct sl_shard_table *table,
                         struct sl_shard_request *request, uint8_t *reply,
@@ -406,7 +388,7 @@ static int run_measured(const struct sl_shard *shard, struct sl_shard_table *tab
         sl_kv_table_find(table->kv, keys, count, arrays);
         for (uint32_t i = 0; i < count; i++) {
             const struct sl_kv_array *array = arrays[i];
-            sl_shard_kv_write_measured(table, request, request->key + i,
+            sl_shard_kv_measured_write(table, request, request->key + i,
                                        array == NULL ? NULL : array->values,
                                        array == NULL ? 0 : array->length, reply);
         }

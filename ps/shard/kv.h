@@ -20,12 +20,6 @@ uint8_t *sl_shard_kv_next_values(const struct sl_shard *shard,
 void sl_shard_kv_write(enum sl_precision precision, const uint8_t *values, uint64_t count,
                        uint32_t width, uint8_t *reply);
 
-/* Writes the array of key `index` to the reply of a section that asks for lengths: the values, if
- * they fit into its room, and the length. values: in the table's width; length 0: none. */
-void sl_shard_kv_write_measured(const struct sl_shard_table *table,
-                                const struct sl_shard_request *request, uint32_t index,
-                                const void *values, uint32_t length, uint8_t *reply);
-
 /* Ends the section's reservation and its wait. */
 void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_request *request);
 

@@ -186,6 +186,32 @@ static void wait_for_ever(struct part *part)
     pthread_join(thread, NULL);
 }
 
+/* What the parts do in a job that nothing disturbs. */
+static void work(struct part *beside, struct part *worker, uint32_t servers, uint32_t workers)
+{
+    struct part *const parts[] = {beside, worker};
+    if (worker != NULL) {
+        push_and_pull(worker, workers);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        if (parts[i] != NULL) {
+            send_to(parts[i], ALL, 1 + servers + workers);
+            send_to(parts[i], SL_KV_SERVER_GROUP, servers);
+        }
+    }
+    pthread_t thread; /* both parts of a process are at the barrier at once */
+    const bool is_joint = beside != NULL && worker != NULL;
+    if (is_joint) {
+        expect(pthread_create(&thread, NULL, wait_at_barrier, worker) == 0, "a thread");
+    }
+    check(sl_kv_barrier_of(beside != NULL ? beside->kv : worker->kv, "never", ALL, TIMEOUT_MS),
+          "end");
+    if (is_joint) {
+        pthread_join(thread, NULL);
+    }
+    printf("%s is done\n", process);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 6) {
@@ -193,73 +219,45 @@ int main(int argc, char **argv)
     }
     char name[64], texts[5][64];
     const char *role = argv[1];
+    static const char *const names[] = {"DMLC_ROLE", "DMLC_RANK", "DMLC_PS_ROOT_PORT",
+                                        "DMLC_NUM_SERVER", "DMLC_NUM_WORKER"};
+    const char *variables[8] = {"DMLC_PS_ROOT_URI=127.0.0.1", "DMLC_NODE_HOST=127.0.0.1"};
+    for (uint32_t i = 0; i < 5; i++) {
+        snprintf(texts[i], sizeof texts[i], "%s=%s", names[i], argv[1 + i]);
+        variables[2 + i] = texts[i];
+    }
     snprintf(name, sizeof name, "%s/%s", role, argv[2]);
-    snprintf(texts[0], sizeof texts[0], "DMLC_ROLE=%s", role);
-    snprintf(texts[1], sizeof texts[1], "DMLC_RANK=%s", argv[2]);
-    snprintf(texts[2], sizeof texts[2], "DMLC_PS_ROOT_PORT=%s", argv[3]);
-    snprintf(texts[3], sizeof texts[3], "DMLC_NUM_SERVER=%s", argv[4]);
-    snprintf(texts[4], sizeof texts[4], "DMLC_NUM_WORKER=%s", argv[5]);
-    const char *const variables[] = {texts[0],
-                                     texts[1],
-                                     texts[2],
-                                     texts[3],
-                                     texts[4],
-                                     "DMLC_PS_ROOT_URI=127.0.0.1",
-                                     "DMLC_NODE_HOST=127.0.0.1",
-                                     NULL};
-    const bool waits = argc > 6;
-    const uint32_t servers = (uint32_t)atoi(argv[4]), workers = (uint32_t)atoi(argv[5]);
     process = name;
     setvbuf(stdout, NULL, _IOLBF, 0);
+    const bool waits = argc > 6;
+    const bool is_joint = strcmp(role, "joint") == 0;
+    const bool is_worker = strcmp(role, "worker") == 0;
+    static struct part parts[2];
+    struct part *beside = is_worker ? NULL : &parts[0];
+    struct part *worker = is_worker || is_joint ? &parts[1] : NULL;
     struct sl_kv_server *server = NULL;
-    static struct part beside, worker;
     const struct sl_kv_handler handler = {.handle = handle};
-    const bool is_server = strcmp(role, "worker") != 0;
-    const bool is_worker = strcmp(role, "worker") == 0 || strcmp(role, "joint") == 0;
-    if (is_server) {
-        const struct sl_kv_server_options options = {
-            .variables = variables, .handler = is_server && is_worker ? &handler : NULL};
+    if (beside != NULL) {
+        const struct sl_kv_server_options options = {.variables = variables,
+                                                     .handler = is_joint ? &handler : NULL};
         check(sl_kv_server_start(&options, &server), "start");
     }
-    if (is_worker) {
-        part_begin(&worker, variables, NULL, false);
+    if (worker != NULL) {
+        part_begin(worker, variables, NULL, false);
     }
-    if (is_server) {
-        part_begin(&beside, NULL, server, waits);
-        expect(sl_kv_rank(beside.kv) == (uint32_t)atoi(argv[2]), "the rank");
+    if (beside != NULL) {
+        part_begin(beside, NULL, server, waits);
+        expect(sl_kv_rank(beside->kv) == (uint32_t)atoi(argv[2]), "the rank");
     }
-    struct part *parts[] = {is_server ? &beside : NULL, is_worker ? &worker : NULL};
     if (waits) {
-        wait_for_ever(is_worker ? &worker : &beside);
-    } else {
-        if (is_worker) {
-            push_and_pull(&worker, workers);
-        }
-        for (uint32_t i = 0; i < 2; i++) {
-            if (parts[i] != NULL) {
-                send_to(parts[i], ALL, 1 + servers + workers);
-                send_to(parts[i], SL_KV_SERVER_GROUP, servers);
-            }
-        }
-        pthread_t thread; /* both parts of a process are at the barrier at once */
-        if (is_server && is_worker) {
-            expect(pthread_create(&thread, NULL, wait_at_barrier, &worker) == 0, "a thread");
-        }
-        check(sl_kv_barrier_of(is_server ? beside.kv : worker.kv, "never", ALL, TIMEOUT_MS), "end");
-        if (is_server && is_worker) {
-            pthread_join(thread, NULL);
-        }
-        printf("%s is done\n", process);
+        wait_for_ever(worker != NULL ? worker : beside);
+        _exit(0); /* without its job's end */
     }
+    work(beside, worker, (uint32_t)atoi(argv[4]), (uint32_t)atoi(argv[5]));
     for (uint32_t i = 0; i < 2; i++) {
-        if (parts[i] != NULL) {
-            sl_kv_destroy(&parts[i]->kv);
-        }
+        sl_kv_destroy(&parts[i].kv);
     }
-    if (is_server) {
-        if (waits) {
-            _exit(0); /* without its job's end */
-        }
+    if (server != NULL) {
         check(sl_kv_server_wait(server, TIMEOUT_MS), "the job's end");
         expect(sl_kv_server_stop(&server) == 0, "the exit status");
     }

@@ -37,7 +37,7 @@ void sl_control_table_drop(struct sl_control_op *op);
 void sl_control_barrier(struct sl_control_op *op);
 
 /* Sends a RELAY for the operation; `answer` receives `ctx`, before this returns if it fails at
- * once. Errors: those of sl_relay_send. */
+ * once. Errors: those of struct sl_relay. */
 void sl_control_ask_relay(struct sl_control_op *op, struct sl_message *message,
                           sl_session_answer_fn *answer, void *ctx);
 

@@ -30,8 +30,9 @@ struct sl_control_op {
     } table;
     struct sl_table_spec *found; /* out */
     const char *name;
-    uint32_t count, groups;
+    uint32_t count;
     union {
+        uint32_t groups; /* of a barrier: SL_MESSAGE_GROUP_... */
         uint64_t number; /* out: of a checkpoint */
         struct {
             const struct sl_message_placement_change *change;

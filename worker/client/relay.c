@@ -11,35 +11,6 @@
 
 /* Sending */
 
-struct sl_relay *sl_relay_create(uint32_t head, const void *body, uint32_t body_bytes,
-                                 uint32_t target_count)
-{
-    sl_assert(body_bytes <= SL_MESSAGE_RELAY_BYTES);
-    struct sl_relay *relay =
-        calloc(1, sizeof *relay + target_count * sizeof relay->targets[0] + body_bytes);
-    if (relay == NULL) {
-        return NULL;
-    }
-    relay->op.run = sl_relay_send;
-    relay->head = head;
-    relay->body = (uint8_t *)&relay->targets[target_count];
-    relay->body_bytes = body_bytes;
-    relay->target_count = target_count;
-    if (body_bytes > 0) {
-        memcpy(relay->body, body, body_bytes);
-    }
-    return relay;
-}
-
-void sl_relay_destroy(struct sl_relay **relay)
-{
-    for (uint32_t i = 0; *relay != NULL && i < (*relay)->target_count; i++) {
-        free((*relay)->targets[i].answer.body);
-    }
-    free(*relay);
-    *relay = NULL;
-}
-
 static void relay_answered(void *ctx, const struct sl_message *answer, int err, const char *reason)
 {
     struct sl_relay_target *target = ctx;
@@ -62,7 +33,7 @@ static void relay_answered(void *ctx, const struct sl_message *answer, int err, 
     sl_control_op_answer_one(op);
 }
 
-void sl_relay_send(struct sl_control_op *op)
+static void relay_send(struct sl_control_op *op)
 {
     struct sl_relay *relay = SL_CONTAINER_OF(op, struct sl_relay, op);
     op->left = relay->target_count + 1;
@@ -78,6 +49,35 @@ void sl_relay_send(struct sl_control_op *op)
         sl_control_ask_relay(op, &message, relay_answered, target);
     }
     sl_control_op_answer_one(op);
+}
+
+struct sl_relay *sl_relay_create(uint32_t head, const void *body, uint32_t body_bytes,
+                                 uint32_t target_count)
+{
+    sl_assert(body_bytes <= SL_MESSAGE_RELAY_BYTES);
+    struct sl_relay *relay =
+        calloc(1, sizeof *relay + target_count * sizeof relay->targets[0] + body_bytes);
+    if (relay == NULL) {
+        return NULL;
+    }
+    relay->op.run = relay_send;
+    relay->head = head;
+    relay->body = (uint8_t *)&relay->targets[target_count];
+    relay->body_bytes = body_bytes;
+    relay->target_count = target_count;
+    if (body_bytes > 0) {
+        memcpy(relay->body, body, body_bytes);
+    }
+    return relay;
+}
+
+void sl_relay_destroy(struct sl_relay **relay)
+{
+    for (uint32_t i = 0; *relay != NULL && i < (*relay)->target_count; i++) {
+        free((*relay)->targets[i].answer.body);
+    }
+    free(*relay);
+    *relay = NULL;
 }
 
 /* Receiving */

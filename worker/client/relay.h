@@ -23,7 +23,9 @@ struct sl_relay_target {
 };
 
 struct sl_relay {
-    struct sl_control_op op; /* run: sl_relay_send */
+    /* Sends to all targets, and completes when each has answered or failed. Errors: CLOSED (also: a
+     * receiver has ended), DEADLINE, VERSION, NO_MEMORY, INVALID. */
+    struct sl_control_op op;
     uint32_t head;
     uint8_t *body; /* body_bytes, behind the targets */
     uint32_t body_bytes;
@@ -36,11 +38,6 @@ struct sl_relay {
 struct sl_relay *sl_relay_create(uint32_t head, const void *body, uint32_t body_bytes,
                                  uint32_t target_count);
 void sl_relay_destroy(struct sl_relay **relay);
-
-/* Sends to all targets, and completes the operation when each has answered or failed. Reactor of
- * client_io 0. Errors: CLOSED (also: the receiver has ended), DEADLINE, VERSION, NO_MEMORY,
- * INVALID. */
-void sl_relay_send(struct sl_control_op *op);
 
 /* Receiving */
 

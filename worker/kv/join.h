@@ -12,11 +12,6 @@ struct sl_settings;
  * client's. Errors: INVALID, NOT_FOUND, IO, TOO_LARGE, NO_MEMORY. */
 int sl_join_read(const char *const *variables, bool beside, struct sl_client_options *client);
 
-/* As sl_kv_create, beside a process of the job (SL_MESSAGE_BESIDE_...) if it is not 0, with these
- * variables. */
-int sl_kv_join(const struct sl_kv_options *options, const char *const *variables, uint32_t beside,
-               struct sl_kv **out);
-
 /* Sets up the log, which belongs to the process, for the first worker or server of the process. Any
  * thread. */
 void sl_join_set_up_log(const struct sl_settings *settings, const char *name);

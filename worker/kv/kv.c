@@ -1,4 +1,4 @@
-#include <starling_kv.h>
+#include "worker/kv/kv.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -99,7 +99,6 @@ static int kv_open_table(struct sl_engine *engine, const struct sl_table_spec *s
     return 0;
 }
 
-/* beside: SL_MESSAGE_BESIDE_...; 0: a worker. variables: as in struct sl_kv_options. */
 int sl_kv_join(const struct sl_kv_options *options, const char *const *variables, uint32_t beside,
                struct sl_kv **out)
 {

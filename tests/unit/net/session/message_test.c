@@ -148,6 +148,19 @@ static void random_moves(uint64_t *seed, struct sl_message_moves *to)
     }
 }
 
+static void random_relay(uint64_t *seed, struct sl_message_relay *to)
+{
+    to->group = 1U << sl_hash_random(seed) % 3;
+    to->rank = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_WORKERS);
+    to->timeout_ms = (uint32_t)sl_hash_random(seed);
+    to->err = -(int)(sl_hash_random(seed) % (uint64_t)-SL_ERR_CANCELLED);
+    to->head = (uint32_t)sl_hash_random(seed);
+    to->token = sl_hash_random(seed);
+    to->body_bytes = (uint32_t)(sl_hash_random(seed) % 300);
+    to->body = malloc(to->body_bytes + 1);
+    random_bytes(seed, to->body, to->body_bytes);
+}
+
 static void random_change(uint64_t *seed, struct sl_message *to)
 {
     if (to->kind == SL_MESSAGE_PLACEMENT_CHANGE) {
@@ -157,17 +170,10 @@ static void random_change(uint64_t *seed, struct sl_message *to)
         to->placement_change.dry_run = sl_hash_random(seed) % 2 == 0;
     } else if (to->kind == SL_MESSAGE_PLACEMENT_CHANGED) {
         random_moves(seed, &to->moves);
+    } else if (to->kind == SL_MESSAGE_RELAY || to->kind == SL_MESSAGE_RELAY_ANSWER) {
+        random_relay(seed, &to->relay);
     }
 }
-static void random_relay(uint64_t *seed, struct sl_message_relay *to)
-{
-    to->head = (uint32_t)sl_hash_random(seed);
-    to->token = sl_hash_random(seed);
-    to->body_bytes = (uint32_t)(sl_hash_random(seed) % 300);
-    to->body = malloc(to->body_bytes + 1);
-    random_bytes(seed, to->body, to->body_bytes);
-}
-
 static void random_body(uint64_t *seed, struct sl_message *to)
 {
     switch (to->kind) {
@@ -279,16 +285,6 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         to->report.byte_count = (uint32_t)(sl_hash_random(seed) % 300);
         to->report.bytes = malloc(to->report.byte_count + 1);
         random_bytes(seed, to->report.bytes, to->report.byte_count);
-        break;
-    case SL_MESSAGE_RELAY:
-        to->relay.group = 1U << sl_hash_random(seed) % 3;
-        to->relay.rank = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_WORKERS);
-        to->relay.timeout_ms = (uint32_t)sl_hash_random(seed);
-        random_relay(seed, &to->relay);
-        break;
-    case SL_MESSAGE_RELAY_ANSWER:
-        to->relay.err = -(int)(sl_hash_random(seed) % (uint64_t)-SL_ERR_CANCELLED);
-        random_relay(seed, &to->relay);
         break;
     case SL_MESSAGE_BARRIER_DONE:
     case SL_MESSAGE_STATS_GET:

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "net/session/message.h"
-#include "worker/kv/join.h"
+#include "worker/kv/kv.h"
 
 /* A kv with what it was sent. */
 struct node {
