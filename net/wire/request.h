@@ -24,12 +24,10 @@
  *                                                                           u8[key_count]
  *   SCAN             struct sl_request_scan                                 see below
  *   EVICT            -                                                      u64: rows evicted
- *
  * The f32 values that a push carries, and those that a pull returns, may have another precision
  * each (core/precision.h): the section's flags state it. Rows and bags are rows then; values of
  * dense and KV tables are an array in rows of SL_PRECISION_ARRAY_ROW, and are not returned as INT8.
  * ASSIGN, DENSE_ASSIGN, FIND and SCAN have f32.
- *
  * In a KV table each key has an array of values; the table's dim is 1, 2 or 4, the bytes of a
  * value. A KV section has at least one key, an array at least one value and at most 2^32 - 1. A
  * section of whole arrays has `count` values in total: lens[i] for key i, or without LENS count /
@@ -50,11 +48,9 @@
  * f32[count][bag_count], zeros behind the last row. bag_count is dim, or dim and the floats of the
  * optimizer's slots, or anything when count is 0. Only rows that were pushed `command` times or
  * more are returned.
- *
  * EVICT judges each row of a sparse table once: `command` is the ttl_steps, bag_count the
  * count_below and start the bits of the l2_below of struct sl_policy_spec. Without any of them, the
  * thresholds of the table's policy apply.
- *
  * All keys, and a whole dense range, belong to the shard of the connection. */
 #ifndef SL_NET_WIRE_REQUEST_H
 #define SL_NET_WIRE_REQUEST_H
