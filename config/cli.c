@@ -333,12 +333,25 @@ static bool agrees(const struct sl_cli_option *option, const char *text, const c
                                          : strcmp(text, other) == 0;
 }
 
+const char *sl_cli_variable(const char *const *variables, const char *name)
+{
+    const size_t length = strlen(name);
+    const char *value = NULL;
+    for (; variables != NULL && *variables != NULL; variables++) {
+        if (strncmp(*variables, name, length) == 0 && (*variables)[length] == '=') {
+            value = *variables + length + 1;
+        }
+    }
+    return value != NULL ? value : getenv(name);
+}
+
 /* Reads one of the option's variables, which must agree with those before. */
 static int parse_variable(const struct parser *parser, const struct sl_cli_option *option,
                           const char *name, bool inverts)
 {
     struct sl_cli_given *given = &parser->given[option - parser->cli->options];
-    struct sl_cli_given taken = {.from = SL_CLI_FROM_VARIABLE, .text = getenv(name)};
+    struct sl_cli_given taken = {.from = SL_CLI_FROM_VARIABLE,
+                                 .text = sl_cli_variable(parser->cli->variables, name)};
     if (taken.text == NULL || (taken.text[0] == '\0' && !option->refuses_empty)) {
         return 0;
     }
@@ -379,6 +392,19 @@ static int parse_variables(const struct parser *parser, const struct sl_cli_opti
         err = islower((unsigned char)name[0]) ? 0 : parse_variable(parser, option, name, inverts);
     }
     return err;
+}
+
+/* Refuses a text of sl_cli.variables that sets no variable. */
+static int check_variables(const struct parser *parser)
+{
+    const char *const *at = parser->cli->variables;
+    for (; at != NULL && *at != NULL; at++) {
+        if (strchr(*at, '=') == NULL || **at == '=') {
+            return sl_reason_fail(parser->reason, SL_ERR_INVALID,
+                                  "variable \"%.80s\": accepts NAME=VALUE", *at);
+        }
+    }
+    return 0;
 }
 
 /* Refuses a key of the file that no program has, or a flag that is no key. */
@@ -582,13 +608,13 @@ int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, struct sl_reas
         return flush_output() ? SL_CLI_EXIT_OK : sl_reason_fail(reason, SL_ERR_IO, WRITE_ERROR);
     }
     memset(parser.given, 0, cli->option_count * sizeof *parser.given);
-    int err = 0;
+    int err = check_variables(&parser);
     for (uint32_t i = 0; i < cli->option_count; i++) {
         const struct sl_cli_option *option = &cli->options[i];
         const bool is_valid = option->preset == NULL || parse_value(option, option->preset);
         sl_assert(is_valid);
     }
-    if (cli->words != NULL) {
+    if (err == 0 && cli->words != NULL) {
         err = take_words(&parser);
     }
     while (err == 0 && parser.next < argc) {

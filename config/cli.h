@@ -114,7 +114,14 @@ struct sl_cli {
     struct sl_cli_words *words;     /* or NULL: flags only */
     struct sl_cli_given *given;     /* [option_count], written by parse; or NULL */
     const struct sl_cli_file *file; /* or NULL: no file, and no derived names of variables */
+    /* "NAME=VALUE", which count in place of the environment's, to NULL; or NULL: none. The values
+     * of the options may point into them. */
+    const char *const *variables;
 };
+
+/* Returns the value of a variable, of the last text that names it, else of the environment; NULL:
+ * it is not set. variables: as in sl_cli. */
+const char *sl_cli_variable(const char *const *variables, const char *name);
 
 #define SL_CLI_EXIT_USAGE 2 /* exit status of a program for an invalid flag or variable */
 

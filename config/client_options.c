@@ -48,11 +48,11 @@ static void remove_flags(int *argc, char **argv)
     }
 }
 
-static int read_settings(struct sl_client_settings *owned, int argc, char **argv,
-                         struct sl_reason *reason)
+static int read_settings(struct sl_client_settings *owned, const char *const *variables, int argc,
+                         char **argv, struct sl_reason *reason)
 {
     struct sl_settings *settings = &owned->settings;
-    const struct sl_cli cli = {.dashes = DASHES};
+    const struct sl_cli cli = {.dashes = DASHES, .variables = variables};
     int err = sl_settings_cli_read(SL_PROGRAM_CLIENT, 1, cli, argc, argv, settings, reason);
     if (err != 0) {
         return err;
@@ -74,8 +74,8 @@ static void client_options_destroy(struct sl_client_settings *owned)
     }
 }
 
-int sl_client_options_read(struct sl_client_options *options, int *argc, char **argv,
-                           struct sl_reason *reason)
+int sl_client_options_read(struct sl_client_options *options, const char *const *variables,
+                           int *argc, char **argv, struct sl_reason *reason)
 {
     struct sl_client_options read;
     int err = sl_struct_size_read(options, &read, sizeof read, MACRO, reason);
@@ -87,7 +87,7 @@ int sl_client_options_read(struct sl_client_options *options, int *argc, char **
     char **flags = calloc((size_t)arguments + 1, sizeof *flags);
     err = owned == NULL || flags == NULL
               ? sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory")
-              : read_settings(owned, take_flags(arguments, argv, flags), flags, reason);
+              : read_settings(owned, variables, take_flags(arguments, argv, flags), flags, reason);
     free(flags);
     if (err != 0) {
         client_options_destroy(owned);
@@ -111,7 +111,7 @@ const struct sl_settings *sl_client_options_settings(const struct sl_client_opti
 int sl_client_options_from_env(struct sl_client_options *options, int *argc, char **argv)
 {
     struct sl_reason reason;
-    int err = sl_client_options_read(options, argc, argv, &reason);
+    int err = sl_client_options_read(options, NULL, argc, argv, &reason);
     if (err != 0) {
         return sl_reason_report(err, "client: %s", reason.text);
     }

@@ -6,9 +6,10 @@
 
 #include "config/settings.h"
 
-/* As sl_client_options_from_env, with the reason. */
-int sl_client_options_read(struct sl_client_options *options, int *argc, char **argv,
-                           struct sl_reason *reason);
+/* As sl_client_options_from_env, with the reason. variables: as in struct sl_cli; they must live as
+ * long as the options. */
+int sl_client_options_read(struct sl_client_options *options, const char *const *variables,
+                           int *argc, char **argv, struct sl_reason *reason);
 
 /* Returns the settings of options that were read. They live as long as the options. */
 const struct sl_settings *sl_client_options_settings(const struct sl_client_options *options);

@@ -158,14 +158,17 @@ static int read_map(struct sources *sources)
     return sl_endpoint_map_read(sources->map_path, &sources->map, sources->reason);
 }
 
-static int role_of(enum sl_dmlc_role role)
+/* Returns an enum sl_cluster_role, or -1. A joint process runs both programs, each in its role. */
+static int role_of(enum sl_dmlc_role role, enum sl_cluster_role program)
 {
     static const enum sl_cluster_role roles[] = {
         [SL_DMLC_SCHEDULER] = SL_CLUSTER_SCHEDULER,
         [SL_DMLC_SERVER] = SL_CLUSTER_PS,
         [SL_DMLC_WORKER] = SL_CLUSTER_WORKER,
     };
-    return role == SL_DMLC_ROLE_UNSET ? -1 : (int)roles[role];
+    return role == SL_DMLC_ROLE_UNSET ? -1
+           : role == SL_DMLC_JOINT    ? (int)program
+                                      : (int)roles[role];
 }
 
 static int read_dmlc(struct sources *sources, enum sl_cluster_role program,
@@ -175,12 +178,12 @@ static int read_dmlc(struct sources *sources, enum sl_cluster_role program,
         return 0;
     }
     sources->dmlc = dmlc;
-    if (dmlc->role != SL_DMLC_ROLE_UNSET && !runs(program, role_of(dmlc->role))) {
+    if (dmlc->role != SL_DMLC_ROLE_UNSET && !runs(program, role_of(dmlc->role, program))) {
         return refuse(sources,
                       "DMLC_ROLE=%s: this program is starling-%s, which accepts %s; a %s is "
                       "started with starling-%s",
                       sl_dmlc_role_name(dmlc->role), role_names[program],
-                      program == SL_CLUSTER_PS ? "scheduler or server" : "worker",
+                      program == SL_CLUSTER_PS ? "scheduler, server or joint" : "worker or joint",
                       sl_dmlc_role_name(dmlc->role), program == SL_CLUSTER_PS ? "worker" : "ps");
     }
     return 0;
@@ -314,7 +317,7 @@ static int agree_on_index(const struct sources *sources, int64_t *out, const cha
 static int agree_on_role(const struct sources *sources, enum sl_cluster_role program,
                          enum sl_cluster_role *out)
 {
-    const int dmlc_role = sources->dmlc == NULL ? -1 : role_of(sources->dmlc->role);
+    const int dmlc_role = sources->dmlc == NULL ? -1 : role_of(sources->dmlc->role, program);
     const struct {
         const char *prefix;
         int role;

@@ -3,17 +3,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/cli.h"
 #include "core/assert.h"
+#include "core/format.h"
 
 static const char *const role_names[] = {
     [SL_DMLC_SCHEDULER] = "scheduler",
     [SL_DMLC_SERVER] = "server",
     [SL_DMLC_WORKER] = "worker",
+    [SL_DMLC_JOINT] = "joint",
 };
 
 bool sl_dmlc_parse_role(const char *text, void *target)
 {
-    for (int role = SL_DMLC_SCHEDULER; role <= SL_DMLC_WORKER; role++) {
+    for (int role = SL_DMLC_SCHEDULER; role <= SL_DMLC_JOINT; role++) {
         if (strcmp(text, role_names[role]) == 0) {
             *(enum sl_dmlc_role *)target = (enum sl_dmlc_role)role;
             return true;
@@ -45,12 +48,53 @@ bool sl_dmlc_parse_interface(const char *text, void *target)
     return true;
 }
 
+static bool is_among(const char *text, const char *const *names)
+{
+    while (*names != NULL && strcmp(text, *names) != 0) {
+        names++;
+    }
+    return *names != NULL;
+}
+
+/* Transports of ps-lite ("vans"). */
+static const char *const rdma_vans[] = {"1", "ibverbs", "rdma", NULL};
+static const char *const tcp_vans[] = {"0", "zmq", "p3", NULL};
+static const char *const other_vans[] = {"multivan", "ucx", "fabric", NULL}; /* TCP here */
+
 bool sl_dmlc_parse_rdma(const char *text, void *target)
 {
-    const bool is_on =
-        strcmp(text, "1") == 0 || strcmp(text, "ibverbs") == 0 || strcmp(text, "rdma") == 0;
+    const bool is_on = is_among(text, rdma_vans);
     *(const char **)target = is_on ? text : NULL;
-    return is_on || strcmp(text, "0") == 0;
+    return is_on || is_among(text, tcp_vans) || is_among(text, other_vans);
+}
+
+/* Lists the variables that ask for what is not done here. Those that ask for what is always done
+ * (PS_RESEND, DMLC_LOCAL, BYTEPS_ENABLE_IPC), or that tune another implementation, are not read. */
+static void list_unheeded(struct sl_dmlc *dmlc, const char *const *variables)
+{
+    static const struct {
+        const char *name;
+        const char *unless[4]; /* values that ask for nothing */
+        const char *why;
+    } others[] = {
+        {"DMLC_ENABLE_RDMA", {"0", "zmq", "p3"}, "the transport is TCP, or shared memory"},
+        {"DMLC_PS_VAN_TYPE", {"0", "zmq", "p3"}, "the transport is TCP, or shared memory"},
+        {"DMLC_ENABLE_UCX", {"0"}, "there is no UCX here"},
+        {"DMLC_NUM_PORTS", {"0", "1"}, "a server has one port"},
+        {"PS_DROP_MSG", {"0"}, "no message is dropped"},
+        {"BYTEPS_ENABLE_MIXED_MODE", {"0"}, "every server has as many keys"},
+        {"BYTEPS_ORDERED_HOSTS", {""}, "ranks are in order of arrival, or as DMLC_RANK says"},
+    };
+    dmlc->unheeded[0] = '\0';
+    for (size_t i = 0; dmlc->in_use && i < sizeof others / sizeof others[0]; i++) {
+        const char *text = sl_cli_variable(variables, others[i].name);
+        const bool is_van = i < 2;
+        if (text != NULL && text[0] != '\0' && !is_among(text, others[i].unless) &&
+            !(is_van && is_among(text, rdma_vans))) {
+            (void)sl_format_add(dmlc->unheeded, sizeof dmlc->unheeded, "; ", "%s=%.40s (%s)",
+                                others[i].name, text, others[i].why);
+        }
+    }
 }
 
 /* DMLC_RANK is ps-lite's, for all roles; DMLC_WORKER_ID is BytePS's, for workers. */
@@ -91,10 +135,11 @@ static int check_job(const struct sl_dmlc *dmlc, struct sl_reason *reason)
     return 0;
 }
 
-int sl_dmlc_resolve(struct sl_dmlc *dmlc, struct sl_reason *reason)
+int sl_dmlc_resolve(struct sl_dmlc *dmlc, const char *const *variables, struct sl_reason *reason)
 {
     dmlc->in_use = dmlc->role != SL_DMLC_ROLE_UNSET || dmlc->root.host[0] != '\0';
     dmlc->root.port = (uint16_t)dmlc->root_port;
+    list_unheeded(dmlc, variables);
     int err = check_job(dmlc, reason);
     err = err != 0 ? err : check_rank(dmlc, reason);
     if (err == 0 && dmlc->role == SL_DMLC_WORKER && dmlc->group_size > 1) {
@@ -117,6 +162,6 @@ int sl_dmlc_resolve(struct sl_dmlc *dmlc, struct sl_reason *reason)
 const char *sl_dmlc_role_name(enum sl_dmlc_role role)
 {
     sl_assert(role >= SL_DMLC_SCHEDULER);
-    sl_assert(role <= SL_DMLC_WORKER);
+    sl_assert(role <= SL_DMLC_JOINT);
     return role_names[role];
 }

@@ -360,8 +360,8 @@ static const struct row rows[] = {
 
     SECTION("ps-lite's variables"),
     ROW(P | W | D | LOCAL, dmlc.role, PARSED, .variable = "DMLC_ROLE", .parse = sl_dmlc_parse_role,
-        .accepts = "scheduler, server or worker", .metavar = "ROLE",
-        .help = "Role of this process: scheduler, server or worker."),
+        .accepts = "scheduler, server, worker or joint", .metavar = "ROLE",
+        .help = "Role of this process."),
     ROW(P | W | D | LOCAL, dmlc.server_count, U32, .variable = "DMLC_NUM_SERVER", .least = 1,
         .most = SL_LIMIT_PS, .help = "Server processes of the job."),
     ROW(P | W | D | LOCAL, dmlc.worker_count, U32, .variable = "DMLC_NUM_WORKER", .least = 1,
@@ -388,8 +388,8 @@ static const struct row rows[] = {
     ROW(P | W | D | LOCAL, dmlc.group_size, U32, .variable = "DMLC_GROUP_SIZE", .least = 1,
         .most = SL_LIMIT_REACTORS, .help = "Shards of this server; must agree with --reactors."),
     ROW(P | W | D | LOCAL, dmlc.rdma, PARSED, .variable = "DMLC_ENABLE_RDMA",
-        .parse = sl_dmlc_parse_rdma, .accepts = "0, 1, ibverbs or rdma", .metavar = "0|1",
-        .help = "The same as --rdma."),
+        .aliases = "DMLC_PS_VAN_TYPE", .parse = sl_dmlc_parse_rdma, .metavar = "VAN",
+        .accepts = SL_DMLC_RDMA_ACCEPTS, .help = "The same as --rdma."),
     ROW(P | W, dmlc.trace, U32, .variable = "PS_VERBOSE", .least = 0, .most = 2,
         .help = "1: log each connection; 2: also log each frame."),
     ROW(P | W, dmlc.heartbeat_timeout_s, U32, .variable = "PS_HEARTBEAT_TIMEOUT", .least = 0,
@@ -688,9 +688,7 @@ static int resolve_cluster(enum sl_program program, const struct sl_cli *cli,
         err = sl_cluster_store_settings_read(store, flags->cluster_store_user_file,
                                              &settings->store, reason);
     }
-    if (err == 0) {
-        err = sl_security_resolve(&flags->security, &settings->security, reason);
-    }
+    err = err != 0 ? err : sl_security_resolve(&flags->security, &settings->security, reason);
     if (err == 0 && program != SL_PROGRAM_CLIENT) {
         err = resolve_http(program, cli, settings, reason);
     }
@@ -705,7 +703,7 @@ int sl_settings_resolve(enum sl_program program, const struct sl_cli *cli,
     if (is_whole || sl_tf_config_is_unset(flags->tf_config)) {
         settings->flags.tf_config = NULL;
     }
-    int err = is_whole ? 0 : sl_dmlc_resolve(&settings->dmlc, reason);
+    int err = is_whole ? 0 : sl_dmlc_resolve(&settings->dmlc, cli->variables, reason);
     drop_cluster_of_file(cli, settings);
     if (settings->client.task != SL_SETTINGS_NO_TASK) {
         settings->flags.cluster.task_index = settings->client.task < 0 ? 0 : settings->client.task;
@@ -714,10 +712,9 @@ int sl_settings_resolve(enum sl_program program, const struct sl_cli *cli,
         (set_variables_of_dpdk(flags) != 0 || sl_cli_values_read(cli, &settings->values) != 0)) {
         err = sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
     }
+    const struct sl_cli_given *dpdk = sl_settings_given(cli, &flags->dpdk_devices);
     if (err == 0) {
-        err = sl_dpdk_settings_read(&flags->dpdk_devices,
-                                    sl_settings_given(cli, &flags->dpdk_devices), &settings->dpdk,
-                                    reason);
+        err = sl_dpdk_settings_read(&flags->dpdk_devices, dpdk, &settings->dpdk, reason);
     }
     if (err == 0) {
         sl_rdma_settings_read(&flags->rdma, sl_settings_given(cli, &flags->rdma.gid_index),
@@ -785,6 +782,9 @@ void sl_settings_log(const struct sl_settings *settings)
     if (settings->cluster.map_path != NULL && settings->flags.cluster.endpoint_map == NULL) {
         sl_log_info("reads the servers' data endpoints from %s in the working directory",
                     settings->cluster.map_path);
+    }
+    if (settings->dmlc.unheeded[0] != '\0') {
+        sl_log_warn("no effect: %s", settings->dmlc.unheeded);
     }
 }
 

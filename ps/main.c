@@ -52,5 +52,6 @@ int main(int argc, char **argv)
                       argv[1]);
         return EXIT_USAGE;
     }
-    return sl_ps_run(argc, argv, NULL, sl_ps_objects_extend);
+    return sl_ps_run(
+        &(struct sl_ps_run_options){.argc = argc, .argv = argv, .extend = sl_ps_objects_extend});
 }

@@ -13,8 +13,10 @@
 #include "net/dpdk/device_list.h"
 #include "net/tcp/tls.h"
 #include "net/trace.h"
+#include "ps/process/embedding.h"
 #include "ps/run_endpoints.h"
 #include "ps/run_options.h"
+#include "ps/server/token.h"
 #include "reactor/topology.h"
 
 static void name_log(const struct sl_settings *settings)
@@ -31,32 +33,37 @@ static void name_log(const struct sl_settings *settings)
     sl_trace_set(settings->dmlc.trace);
 }
 
-static int read_settings(const char *program, int argc, char **argv, struct sl_settings *settings,
-                         struct sl_reason *reason)
+static int read_settings(const struct sl_ps_run_options *given, const char *program,
+                         struct sl_settings *settings, struct sl_reason *reason)
 {
     const struct sl_cli cli = {
         .program = program,
         .summary = "Holds shards of the parameters and serves them to workers.",
         .usage = "[options] | doctor [options] | agent [options]",
+        .variables = given->variables,
     };
-    return sl_settings_cli_read(SL_PROGRAM_PS, sl_topology_core_count(), cli, argc, argv, settings,
-                                reason);
+    return sl_settings_cli_read(SL_PROGRAM_PS, sl_topology_core_count(), cli, given->argc,
+                                given->argv, settings, reason);
 }
 
 /* Fills the options, which point into *run. */
-static int configure(struct sl_run *run, struct sl_process_options *options,
-                     sl_ps_run_extend_fn *extend, struct sl_reason *reason)
+static int configure(const struct sl_ps_run_options *given, struct sl_run *run,
+                     struct sl_process_options *options, struct sl_reason *reason)
 {
-    name_log(&run->settings);
+    if (given->embedding == NULL) {
+        name_log(&run->settings);
+    }
     int err = sl_run_endpoints_fill(run, options, reason);
     if (err == 0) {
         sl_run_options_fill(run, options);
         err = sl_run_endpoints_check(run, options, reason);
     }
-    if (err == 0 && extend != NULL) {
-        err = extend(run, options, reason);
-    } else if (err == 0 && run->settings.objects.name != NULL) {
+    if (err == 0 && run->settings.objects.name != NULL &&
+        (given->extend == NULL || given->embedding != NULL)) {
         err = sl_reason_fail(reason, SL_ERR_INVALID, "--objects is a flag of starling-ps only");
+    }
+    if (err == 0 && given->extend != NULL) {
+        err = given->extend(run, options, reason);
     }
     return err != 0 ? err : sl_run_options_check(run, options, reason);
 }
@@ -99,30 +106,67 @@ static int exit_status(int err)
     }
 }
 
-int sl_ps_run(int argc, char **argv, const struct sl_kv_handler *handler,
-              sl_ps_run_extend_fn *extend)
+static struct sl_process_embedding embedding_of(const struct sl_ps_embedding *embedding)
+{
+    return (struct sl_process_embedding){.fd = embedding->fd,
+                                         .woken = embedding->woken,
+                                         .registered = embedding->registered,
+                                         .ctx = embedding->ctx};
+}
+
+int sl_ps_run(const struct sl_ps_run_options *given)
 {
     struct sl_reason reason;
     struct sl_run run = {.directory_lock = -1};
-    struct sl_process_options options = {.kv_handler = handler};
-    const char *path = argc > 0 ? argv[0] : "starling-ps";
+    struct sl_process_embedding embedding;
+    struct sl_process_options options = {.kv_handler = given->handler};
+    const bool is_program = given->extend != NULL && given->embedding == NULL; /* starling-ps */
+    const char *path = given->argc > 0 ? given->argv[0] : "starling-ps";
     const char *slash = strrchr(path, '/');
     const char *program = slash == NULL ? path : slash + 1;
-    int result = read_settings(program, argc, argv, &run.settings, &reason);
+    int result = read_settings(given, program, &run.settings, &reason);
     int status = EXIT_SUCCESS;
     if (result == SL_CLI_RUN) {
-        result = configure(&run, &options, extend, &reason);
+        result = configure(given, &run, &options, &reason);
     }
-    if (result == SL_CLI_RUN && extend != NULL) { /* starling-ps, not a library in a program */
+    if (result == SL_CLI_RUN && is_program) {
         result = sl_reload_start(NULL, &run.settings, sl_tcp_tls_reload, &reason);
     }
-    if (result < 0) {
+    if (result == SL_CLI_EXIT_OK && given->embedding != NULL) {
+        result = sl_reason_fail(&reason, SL_ERR_INVALID, "--help and the like: not in a program");
+    }
+    if (result < 0 && given->embedding != NULL) {
+        *given->embedding->reason = reason;
+        given->embedding->err = result;
+        status = exit_status(result);
+    } else if (result < 0) {
         (void)fprintf(stderr, "%s: %s\n", program, reason.text);
         status = exit_status(result);
+    } else if (result == SL_CLI_RUN && given->embedding != NULL) {
+        warn(&options);
+        embedding = embedding_of(given->embedding);
+        options.embedding = &embedding;
+        status = sl_process_run(&options);
+        given->embedding->err = embedding.err;
     } else if (result == SL_CLI_RUN) {
         warn(&options);
         status = sl_process_run(&options);
     }
     fini(&run);
     return status;
+}
+
+void sl_ps_reply(struct sl_kv_token *token, const struct sl_kv_answer *answer)
+{
+    sl_server_token_reply(token, answer);
+}
+
+void sl_ps_stop(struct sl_process *process)
+{
+    sl_process_embedding_stop(process);
+}
+
+void sl_ps_handle(struct sl_process *process, const struct sl_kv_handler *handler)
+{
+    sl_process_embedding_handle(process, handler);
 }

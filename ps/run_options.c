@@ -54,7 +54,7 @@ static void fill_http(struct sl_run *run, struct sl_process_options *options)
     options->http.listen = http->is_on ? &run->http : NULL;
     options->http.title = run->settings.title;
     options->http.linger_ns = run->settings.times.http_linger_ns;
-    options->shown = run->settings.values;
+    options->http.shown = run->settings.values;
 }
 
 /* A scheduler has no shards. */

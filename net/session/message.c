@@ -59,6 +59,15 @@ const struct sl_message_ps *sl_message_cluster_find_ps(const struct sl_message_c
 
 void sl_message_hello_name(const struct sl_message_hello *hello, char name[SL_MESSAGE_NAME_BYTES])
 {
+    if (hello->beside == SL_MESSAGE_BESIDE_SCHEDULER) {
+        (void)snprintf(name, SL_MESSAGE_NAME_BYTES, "the client of the scheduler");
+        return;
+    }
+    if (hello->beside != 0) {
+        (void)snprintf(name, SL_MESSAGE_NAME_BYTES, "the client of ps/%u",
+                       hello->beside - SL_MESSAGE_BESIDE_PS);
+        return;
+    }
     if (hello->role == SL_MESSAGE_ROLE_CLIENT) {
         (void)snprintf(name, SL_MESSAGE_NAME_BYTES, "client %016" PRIx64, hello->client_id);
         return;

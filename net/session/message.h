@@ -12,6 +12,7 @@
 #include "net/session/message_checkpoint.h"
 #include "net/session/message_dropped.h"
 #include "net/session/message_placement.h"
+#include "net/session/message_relay.h"
 #include "net/session/message_stats.h"
 #include "net/session/message_transfer.h"
 
@@ -65,6 +66,8 @@ enum sl_message_kind {
     SL_MESSAGE_PLACEMENT_CHANGE,
     SL_MESSAGE_PLACEMENT_CHANGED,
     SL_MESSAGE_ATTACH,
+    SL_MESSAGE_RELAY,
+    SL_MESSAGE_RELAY_ANSWER,
 };
 
 enum sl_message_purpose {
@@ -97,6 +100,7 @@ struct sl_message_hello {
     uint32_t lane;                 /* transfer: 0: control messages only; else data frames only */
     uint64_t lane_epoch;           /* transfer: of a lane above 0; ascends with its connections */
     enum sl_message_secret secret; /* the one that the sender proves, if any */
+    uint32_t beside;               /* client: SL_MESSAGE_BESIDE_...; 0: of no process */
     bool has_nonce;
     uint8_t nonce[SL_MESSAGE_NONCE_BYTES]; /* valid if has_nonce; see net/session/auth.h */
     char software[SL_MESSAGE_NAME_BYTES];
@@ -221,6 +225,7 @@ struct sl_message_barrier {
     uint32_t count;      /* 0: every worker of the job */
     uint32_t timeout_ms; /* 0: unknown */
     bool leaves;         /* the sender waits no more; no answer */
+    uint32_t groups;     /* of all processes of these SL_MESSAGE_GROUP_...; 0: as count says */
 };
 
 struct sl_message {
@@ -262,7 +267,8 @@ struct sl_message {
         struct sl_message_fence fence;
         struct sl_message_report report;
         struct sl_message_placement_change placement_change;
-        struct sl_message_moves moves;        /* PLACEMENT_CHANGED */
+        struct sl_message_moves moves; /* PLACEMENT_CHANGED */
+        struct sl_message_relay relay;
         char table_name[SL_TABLE_NAME_BYTES]; /* TABLE_DROP */
     };
 };
@@ -282,8 +288,8 @@ int sl_message_decode(const uint8_t *from, size_t bytes, struct sl_message *out)
 
 void sl_message_fini(struct sl_message *message);
 
-/* Names the sender of a hello for messages: "ps/1", "worker/3", "client 00000000000000ff", or "a
- * worker" if it accepts any task. */
+/* Names the sender of a hello for messages: "ps/1", "worker/3", "client 00000000000000ff", "the
+ * client of ps/1", or "a worker" if it accepts any task. */
 void sl_message_hello_name(const struct sl_message_hello *hello, char name[SL_MESSAGE_NAME_BYTES]);
 
 #endif

@@ -11,11 +11,14 @@ int sl_message_check_spec(const struct sl_table_spec *spec, struct sl_reason *re
 
 /* What processes of this release know of tables (TABLE_OPENED, WELCOME): 1: policy; 2: update; 3:
  * admission, ttl_seconds and slots of a policy; find, scan and drop; tables by name; 4: admission
- * BLOOM; 5: evict; 6: precisions of tables, encodings of sections. */
-#define SL_MESSAGE_SPEC_KNOWS           6
+ * BLOOM; 5: evict; 6: precisions of tables, encodings of sections; 7: KV pulls with lengths, or of
+ * zeros; relay and groups of barriers. */
+#define SL_MESSAGE_SPEC_KNOWS           7
 #define SL_MESSAGE_SPEC_KNOWS_ROWS      3 /* find, scan, drop */
 #define SL_MESSAGE_SPEC_KNOWS_EVICT     5
 #define SL_MESSAGE_SPEC_KNOWS_PRECISION 6
+#define SL_MESSAGE_SPEC_KNOWS_RELAY     7 /* relay, groups of barriers */
+#define SL_MESSAGE_SPEC_KNOWS_LENGTHS   7 /* KV pulls with lengths, or of zeros */
 
 /* Returns the answer TABLE_OPENED to an open of this table. */
 static inline struct sl_message sl_message_table_opened(uint64_t id, uint32_t table_id,

@@ -39,7 +39,18 @@ static const char *hello_misfit(const void *message)
     if (!is_task(hello->role, hello->task_index)) {
         return "task_index over the role's limit";
     }
+    if (hello->beside != 0 && hello->role != SL_MESSAGE_ROLE_CLIENT) {
+        return "a member beside a process that is no client";
+    }
     return hello->any_task && hello->task_index != 0 ? "a task_index, and the wish for any" : NULL;
+}
+
+static const char *relay_misfit(const void *message)
+{
+    const struct sl_message_relay *relay = message;
+    return relay->group == (SL_MESSAGE_GROUP_SCHEDULER | SL_MESSAGE_GROUP_PS)
+               ? "group has more than one bit"
+               : NULL;
 }
 
 static const char *welcome_misfit(const void *message)
@@ -218,7 +229,8 @@ SL_PROTOBUF_TABLE(HELLO, "hello", hello_misfit,
     ANY(14, UINT, hello, incarnation),
     ANY(15, UINT, hello, lane),
     ANY(16, UINT, hello, lane_epoch),
-    RANGE(17, UINT, hello, secret, SL_MESSAGE_SECRET_CLUSTER, SL_MESSAGE_SECRET_OPERATOR));
+    RANGE(17, UINT, hello, secret, SL_MESSAGE_SECRET_CLUSTER, SL_MESSAGE_SECRET_OPERATOR),
+    RANGE(18, UINT, hello, beside, 0, SL_MESSAGE_BESIDE_PS + SL_LIMIT_PS - 1));
 
 SL_PROTOBUF_TABLE(WELCOME, "welcome", welcome_misfit,
     ANY(1, UINT, welcome, protocol_version),
@@ -452,7 +464,22 @@ SL_PROTOBUF_TABLE(BARRIER, "barrier", NULL,
     RANGE(1, NAME, barrier, name, 1, 0),
     RANGE(2, UINT, barrier, count, 0, SL_LIMIT_WORKERS),
     ANY(3, UINT, barrier, timeout_ms),
-    ANY(4, BOOL, barrier, leaves));
+    ANY(4, BOOL, barrier, leaves),
+    RANGE(5, UINT, barrier, groups, 0, SL_MESSAGE_GROUPS));
+
+SL_PROTOBUF_TABLE(RELAY, "relay", relay_misfit,
+    RANGE(1, UINT, relay, group, 1, SL_MESSAGE_GROUP_WORKER),
+    RANGE(2, UINT, relay, rank, 0, SL_LIMIT_WORKERS - 1),
+    ANY(3, UINT, relay, timeout_ms),
+    ANY(4, UINT, relay, head),
+    SL_FIELD_DATA(5, sl_message_relay, body, body_bytes, SL_MESSAGE_RELAY_BYTES, SL_FIELD_OWNED),
+    ANY(6, UINT, relay, token));
+
+SL_PROTOBUF_TABLE(RELAY_ANSWER, "relay_answer", NULL,
+    ANY(1, UINT, relay, head),
+    SL_FIELD_DATA(2, sl_message_relay, body, body_bytes, SL_MESSAGE_RELAY_BYTES, SL_FIELD_OWNED),
+    ANY(3, UINT, relay, token),
+    ANY(4, ERR, relay, err));
 
 SL_PROTOBUF_TABLE(CLOCK, "join", NULL,
     SL_FIELD_ANY(1, UINT, sl_message, clock));
@@ -616,6 +643,8 @@ static const struct sl_protobuf_field FIELDS[] = {
     BODY(PLACEMENT_CHANGE, placement_change, PLACEMENT_CHANGE),
     BODY(PLACEMENT_CHANGED, moves, PLACEMENT_CHANGED),
     MEMBERS(ATTACH, EMPTY),
+    BODY(RELAY, relay, RELAY),
+    BODY(RELAY_ANSWER, relay, RELAY_ANSWER),
 };
 /* clang-format on */
 

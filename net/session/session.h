@@ -171,15 +171,15 @@ const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session);
 const char *sl_session_waits_for(const struct sl_session *session);
 
 /* Sends a message that has no answer: HEARTBEAT, CHECKPOINT_PART, CHECKPOINT_DONE, BUFFER_RELEASED,
- * REPORT, or a BARRIER that leaves. Errors: CLOSED (not welcomed), NO_MEMORY. */
+ * REPORT, RELAY_ANSWER, or a BARRIER that leaves. Errors: CLOSED (not welcomed), NO_MEMORY. */
 int sl_session_notify(struct sl_session *session, struct sl_message *message);
 
 /* Receives the answer, valid during the call: Register: Cluster; TableOpen: TableOpened; Barrier:
  * BarrierDone; StatsGet: Stats; CheckpointAsk: CheckpointDone; SegmentGet: Segment; Notice:
- * NoticeTaken; Fence: Fenced; TablesGet: Tables; Operation: OperationAllowed; Attach: Welcome. Or
- * NULL with an error: DEADLINE, CLOSED, CANCELLED, NO_MEMORY, PROTOCOL (an answer of another kind),
- * or the code of the peer's Error, whose text is `reason`. A Waiting is not an answer: it is
- * logged. */
+ * NoticeTaken; Fence: Fenced; TablesGet: Tables; Operation: OperationAllowed; Attach: Welcome;
+ * Relay: RelayAnswer, which is not sent again after its connection broke (CLOSED). Or NULL with an
+ * error: DEADLINE, CLOSED, CANCELLED, NO_MEMORY, PROTOCOL (an answer of another kind), or the code
+ * of the peer's Error, whose text is `reason`. A Waiting is not an answer: it is logged. */
 typedef void sl_session_answer_fn(void *ctx, const struct sl_message *answer, int err,
                                   const char *reason);
 

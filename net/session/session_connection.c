@@ -226,7 +226,7 @@ static bool is_notification(enum sl_message_kind kind)
     return kind == SL_MESSAGE_CLUSTER || kind == SL_MESSAGE_EXPIRED || kind == SL_MESSAGE_ENDED ||
            kind == SL_MESSAGE_CHECKPOINT || kind == SL_MESSAGE_CHECKPOINT_PUBLISH ||
            kind == SL_MESSAGE_CHECKPOINT_DONE || kind == SL_MESSAGE_BUFFER_ADDED ||
-           kind == SL_MESSAGE_BUFFER_GONE;
+           kind == SL_MESSAGE_BUFFER_GONE || kind == SL_MESSAGE_RELAY;
 }
 
 static void unasked(struct sl_session *session, const struct sl_message *message)

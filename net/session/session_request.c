@@ -53,6 +53,8 @@ static enum sl_message_kind answer_kind(const struct sl_message *request)
         return SL_MESSAGE_FENCED;
     case SL_MESSAGE_ATTACH:
         return SL_MESSAGE_WELCOME;
+    case SL_MESSAGE_RELAY:
+        return SL_MESSAGE_RELAY_ANSWER;
     default:
         sl_assert(request->kind == SL_MESSAGE_STATS_GET); /* no other kind is a request */
         return SL_MESSAGE_STATS;
@@ -265,10 +267,19 @@ bool sl_session_request_renew(struct sl_session *session, const struct sl_messag
     return true;
 }
 
+/* A relayed message may have arrived: it is not sent twice. */
 void sl_session_request_lose_all(struct sl_session *session)
 {
-    for (struct sl_session_request *at = session->requests.first; at != NULL; at = at->next) {
-        at->sent = false;
+    struct sl_session_request **at = &session->requests.first;
+    while (*at != NULL) {
+        if ((*at)->sent && (*at)->message.kind == SL_MESSAGE_RELAY) {
+            session_request_finish(at, NULL, SL_ERR_CLOSED,
+                                   "the connection broke: the message may have arrived");
+            at = &session->requests.first;
+        } else {
+            (*at)->sent = false;
+            at = &(*at)->next;
+        }
     }
 }
 
@@ -285,6 +296,8 @@ static struct sl_message as_of_now(const struct sl_session_request *request)
     struct sl_message message = request->message;
     if (message.kind == SL_MESSAGE_BARRIER) {
         message.barrier.timeout_ms = timeout_left_ms(request, message.barrier.timeout_ms);
+    } else if (message.kind == SL_MESSAGE_RELAY) {
+        message.relay.timeout_ms = timeout_left_ms(request, message.relay.timeout_ms);
     } else if (message.kind == SL_MESSAGE_CHECKPOINT_ASK) {
         message.timeout_ms = timeout_left_ms(request, message.timeout_ms);
     }

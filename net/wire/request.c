@@ -64,6 +64,11 @@ static uint64_t arrays_bytes(enum sl_precision precision, uint64_t count, uint32
     return dim == sizeof(float) ? sl_precision_array_bytes(precision, count) : count * dim;
 }
 
+static bool has_lengths(const struct sl_request_section *section)
+{
+    return section->op == SL_REQUEST_KV_PULL && (section->flags & SL_REQUEST_FLAG_LENGTHS) != 0;
+}
+
 static bool has_lens(const struct sl_request_section *section)
 {
     return (section->flags & SL_REQUEST_FLAG_LENS) != 0;
@@ -169,7 +174,10 @@ uint64_t sl_request_result_bytes(const struct sl_request_section *section, uint3
         return rows_bytes(returned, section->bag_count, dim);
     }
     if ((shape & RETURNS_VALUES) != 0) {
-        return arrays_bytes(returned, section->count, dim);
+        const uint64_t bytes = arrays_bytes(returned, section->count, dim);
+        return has_lengths(section)
+                   ? sl_bytes_pad8(bytes) + section->key_count * (uint64_t)sizeof(uint32_t)
+                   : bytes;
     }
     if ((shape & RETURNS_LENGTHS) != 0) {
         return section->key_count * (uint64_t)sizeof(uint32_t);
@@ -216,6 +224,10 @@ static bool arrays_are_valid(const struct sl_request_section *section)
     if (section->count < 1 || section->count > UINT32_MAX) {
         return false;
     }
+    if (has_lengths(section) && (has_lens(section) || section->bag_count != 0 ||
+                                 sl_request_returned(section) != SL_PRECISION_F32)) {
+        return false;
+    }
     if (section->bag_count != 0) {
         return piece_is_valid(section);
     }
@@ -233,7 +245,11 @@ static bool flags_are_valid(const struct sl_request_section *section)
     const uint32_t most = returns_rows                                      ? SL_PRECISION_INT8
                           : (shape & (RETURNS_RANGE | RETURNS_VALUES)) != 0 ? SL_PRECISION_BF16
                                                                             : SL_PRECISION_F32;
-    const uint32_t lens = (shape & KV_ARRAYS) != 0 ? SL_REQUEST_FLAG_LENS : 0;
+    const uint32_t lens =
+        (shape & KV_ARRAYS) == 0 ? 0
+        : section->op == SL_REQUEST_KV_PULL
+            ? SL_REQUEST_FLAG_LENS | SL_REQUEST_FLAG_LENGTHS | SL_REQUEST_FLAG_ZEROS
+            : SL_REQUEST_FLAG_LENS;
     const uint32_t pushed = pushes ? 3U << SL_REQUEST_PUSHED_SHIFT : 0;
     const uint32_t returned = 3U << SL_REQUEST_RETURNED_SHIFT;
     return (section->flags & ~(lens | pushed | returned)) == 0 &&

@@ -24,12 +24,10 @@
  *                                                                           u8[key_count]
  *   SCAN             struct sl_request_scan                                 see below
  *   EVICT            -                                                      u64: rows evicted
- *
  * The f32 values that a push carries, and those that a pull returns, may have another precision
  * each (core/precision.h): the section's flags state it. Rows and bags are rows then; values of
  * dense and KV tables are an array in rows of SL_PRECISION_ARRAY_ROW, and are not returned as INT8.
  * ASSIGN, DENSE_ASSIGN, FIND and SCAN have f32.
- *
  * In a KV table each key has an array of values; the table's dim is 1, 2 or 4, the bytes of a
  * value. A KV section has at least one key, an array at least one value and at most 2^32 - 1. A
  * section of whole arrays has `count` values in total: lens[i] for key i, or without LENS count /
@@ -37,22 +35,22 @@
  * is a section of one key without LENS: `count` values from `start` on, of bag_count values in the
  * whole array.
  *
+ * A KV_PULL with LENGTHS has room for count / key_count values of each key and also returns u32
+ * lengths[key_count]: 0 of a key without an array. Longer arrays and the rest of the room are
+ * zeros.
+ *
  * A TICK finishes the request's clock for the sender; later sections belong to the next clock.
- *
- * ERASE removes the rows of its keys from a sparse table, at once in every consistency mode.
- *
- * FIND is a PULL that also returns which keys have a row: 1, else 0.
+ * ERASE removes the rows of its keys from a sparse table, at once in every consistency mode. FIND
+ * is a PULL that also returns which keys have a row: 1, else 0.
  *
  * SCAN returns up to `count` rows of a sparse table, of the records from `start` on: struct
  * sl_request_scanned, keys u64[count], struct sl_request_scan_mark[count], and values
  * f32[count][bag_count], zeros behind the last row. bag_count is dim, or dim and the floats of the
  * optimizer's slots, or anything when count is 0. Only rows that were pushed `command` times or
  * more are returned.
- *
  * EVICT judges each row of a sparse table once: `command` is the ttl_steps, bag_count the
  * count_below and start the bits of the l2_below of struct sl_policy_spec. Without any of them, the
  * thresholds of the table's policy apply.
- *
  * All keys, and a whole dense range, belong to the shard of the connection. */
 #ifndef SL_NET_WIRE_REQUEST_H
 #define SL_NET_WIRE_REQUEST_H
@@ -90,9 +88,11 @@ enum sl_request_op {
 };
 
 /* Section flags */
-#define SL_REQUEST_FLAG_LENS      1U /* KV: each key has its own number of values */
-#define SL_REQUEST_PUSHED_SHIFT   2  /* two bits: sl_precision of the values pushed */
-#define SL_REQUEST_RETURNED_SHIFT 4  /* two bits: of the values returned */
+#define SL_REQUEST_FLAG_LENS      1U  /* KV: each key has its own number of values */
+#define SL_REQUEST_FLAG_LENGTHS   2U  /* KV_PULL: the reply has the lengths of the arrays */
+#define SL_REQUEST_FLAG_ZEROS     64U /* KV_PULL: values of a key without an array are 0 */
+#define SL_REQUEST_PUSHED_SHIFT   2   /* two bits: sl_precision of the values pushed */
+#define SL_REQUEST_RETURNED_SHIFT 4   /* two bits: of the values returned */
 
 struct sl_request_prefix {
     uint32_t section_count; /* 1 to SL_LIMIT_REQUEST_SECTIONS */

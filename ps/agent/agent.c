@@ -234,6 +234,10 @@ static void agent_on_welcomed(void *ctx, struct sl_session *session,
                     agent->options.heartbeat_ns / SL_CLOCK_NS_PER_S,
                     (double)agent->welcome.lease_ns / (double)SL_CLOCK_NS_PER_S);
     }
+    if (!agent->registration.was_reported && agent->options.events.registered != NULL) {
+        agent->options.events.registered(agent->options.ctx, agent->options.task_index);
+    }
+    agent->registration.was_reported = true;
     arm_heartbeat(agent);
     register_once(agent);
 }

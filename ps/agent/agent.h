@@ -15,6 +15,9 @@ struct sl_agent;
 
 /* Calls to the owner, with its ctx. */
 struct sl_agent_events {
+    /* The coordinator has accepted this process, which may wait for others; called once. May be
+     * NULL. */
+    void (*registered)(void *ctx, uint32_t task_index);
     /* The cluster is known; called once. The home shards of this process are first_shard and
      * following of shard_count. */
     void (*joined)(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns);

@@ -31,9 +31,10 @@ struct sl_agent {
         char http[SL_LIMIT_ENDPOINT_BYTES]; /* HOST:PORT; "": none */
     } welcome;
     struct {
-        bool is_pending; /* a Register is in flight, or queued in the session */
-        bool is_done;    /* since the last welcome */
-        bool has_news;   /* reports changed since the last Register */
+        bool was_reported; /* the owner was notified that it is registered */
+        bool is_pending;   /* a Register is in flight, or queued in the session */
+        bool is_done;      /* since the last welcome */
+        bool has_news;     /* reports changed since the last Register */
         struct sl_message_replica_report reports[SL_LIMIT_SHARDS]; /* by the owner */
         uint32_t report_count;
     } registration;

@@ -6,6 +6,7 @@
 
 #include "core/array.h"
 #include "core/clock.h"
+#include "core/format.h"
 
 static void barrier_free(struct sl_coordinator *coordinator, struct sl_coordinator_barrier *barrier)
 {
@@ -37,6 +38,7 @@ static struct sl_coordinator_barrier *barrier_make(struct sl_coordinator *coordi
     if (barrier != NULL) {
         memcpy(barrier->name, asked->name, sizeof barrier->name);
         barrier->count = asked->count;
+        barrier->groups = asked->groups;
         barrier->next = coordinator->barriers.first;
         coordinator->barriers.first = barrier;
         coordinator->barriers.count++;
@@ -71,10 +73,21 @@ static void arrival_remove(struct sl_coordinator_barrier *barrier, uint32_t inde
 
 /* Completion */
 
+static uint32_t count_nodes(const struct sl_coordinator *coordinator, uint32_t groups)
+{
+    uint32_t count = 0;
+    struct sl_coordinator_node node = {0};
+    while (sl_coordinator_node_next(coordinator, groups, &node)) {
+        count++;
+    }
+    return count;
+}
+
 static bool barrier_is_complete(struct sl_coordinator *coordinator,
                                 const struct sl_coordinator_barrier *barrier)
 {
-    return barrier->count == 0
+    return barrier->groups != 0 ? barrier->arrived == count_nodes(coordinator, barrier->groups)
+           : barrier->count == 0
                ? barrier->workers_arrived == sl_coordinator_count_workers(coordinator)
                : barrier->arrived == barrier->count;
 }
@@ -155,9 +168,17 @@ static bool was_done(const struct sl_coordinator *coordinator,
 
 /* Arrivals and departures */
 
-static void describe_count(uint32_t count, char *text, size_t bytes)
+static void describe_count(uint32_t count, uint32_t groups, char *text, size_t bytes)
 {
-    if (count == 0) {
+    if (groups != 0) {
+        text[0] = '\0';
+        for (uint32_t group = 1; group <= SL_MESSAGE_GROUP_WORKER; group *= 2) {
+            if ((groups & group) != 0) {
+                (void)sl_format_add(text, bytes, " and ", "each %s",
+                                    sl_coordinator_node_role(group));
+            }
+        }
+    } else if (count == 0) {
         (void)snprintf(text, bytes, "all workers");
     } else {
         (void)snprintf(text, bytes, "%u", count);
@@ -171,22 +192,55 @@ static bool check_count(struct sl_coordinator *coordinator,
                         const struct sl_message *message)
 {
     const struct sl_message_barrier *asked = &message->barrier;
-    if (barrier != NULL && barrier->count != asked->count) {
-        char mine[32];
-        char theirs[32];
-        describe_count(asked->count, mine, sizeof mine);
-        describe_count(barrier->count, theirs, sizeof theirs);
+    if (barrier != NULL && (barrier->count != asked->count || barrier->groups != asked->groups)) {
+        char mine[64];
+        char theirs[64];
+        describe_count(asked->count, asked->groups, mine, sizeof mine);
+        describe_count(barrier->count, barrier->groups, theirs, sizeof theirs);
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
                               "barrier %s: %s asks for a count of %s, %s for %s", asked->name,
                               member->name, mine, barrier->arrivals[0].member->name, theirs);
         return false;
     }
-    if (asked->count == 0 && coordinator->job.worker_count == 0) {
+    const bool counts_workers =
+        asked->groups == 0 ? asked->count == 0 : (asked->groups & SL_MESSAGE_GROUP_WORKER) != 0;
+    if (counts_workers && coordinator->job.worker_count == 0) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
                               "barrier %s: the number of workers of the job is unknown: start the "
                               "servers with --worker-hosts, or give the barrier a count",
                               asked->name);
         return false;
+    }
+    return true;
+}
+
+/* Refuses a member that is none of the groups, and any if a node of the groups has ended. */
+static bool check_groups(struct sl_coordinator *coordinator,
+                         const struct sl_coordinator_member *member,
+                         const struct sl_message *message)
+{
+    const struct sl_message_barrier *asked = &message->barrier;
+    struct sl_coordinator_node own;
+    if (asked->groups != 0 &&
+        (sl_coordinator_is_ps(member) || !sl_coordinator_node_of(member, &own) ||
+         (own.group & asked->groups) == 0 || !sl_coordinator_node_exists(coordinator, own))) {
+        char groups[64];
+        describe_count(0, asked->groups, groups, sizeof groups);
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
+                              "barrier %s: it is for %s, and %s is none of them", asked->name,
+                              groups, member->name);
+        return false;
+    }
+    struct sl_coordinator_node node = {0};
+    while (sl_coordinator_node_next(coordinator, asked->groups, &node)) {
+        const enum sl_coordinator_end ended = sl_coordinator_node_ended(coordinator, node);
+        if (ended != SL_COORDINATOR_END_NONE) {
+            char why[SL_MESSAGE_TEXT_BYTES];
+            sl_coordinator_node_why(coordinator, node, ended, why);
+            sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_CLOSED, "barrier %s: %s",
+                                  asked->name, why);
+            return false;
+        }
     }
     return true;
 }
@@ -221,7 +275,8 @@ void sl_coordinator_barrier_arrive(struct sl_coordinator *coordinator,
         barrier_leave(coordinator, barrier, member);
         return;
     }
-    if (!check_count(coordinator, member, barrier, message)) {
+    if (!check_count(coordinator, member, barrier, message) ||
+        !check_groups(coordinator, member, message)) {
         return;
     }
     barrier = barrier == NULL ? barrier_make(coordinator, asked) : barrier;
@@ -250,6 +305,27 @@ void sl_coordinator_barrier_leave(struct sl_coordinator *coordinator,
          barrier = next) {
         next = barrier->next;
         barrier_leave(coordinator, barrier, member);
+    }
+}
+
+void sl_coordinator_barrier_lose(struct sl_coordinator *coordinator,
+                                 struct sl_coordinator_node node, enum sl_coordinator_end end)
+{
+    char why[SL_MESSAGE_TEXT_BYTES];
+    struct sl_coordinator_barrier *next;
+    sl_coordinator_node_why(coordinator, node, end, why);
+    for (struct sl_coordinator_barrier *barrier = coordinator->barriers.first; barrier != NULL;
+         barrier = next) {
+        next = barrier->next;
+        if ((barrier->groups & node.group) == 0 || !sl_coordinator_node_exists(coordinator, node)) {
+            continue;
+        }
+        for (uint32_t i = 0; i < barrier->arrived; i++) {
+            sl_coordinator_refuse(coordinator, barrier->arrivals[i].member,
+                                  barrier->arrivals[i].request, SL_ERR_CLOSED, "barrier %s: %s",
+                                  barrier->name, why);
+        }
+        barrier_free(coordinator, barrier);
     }
 }
 
@@ -297,11 +373,37 @@ static void miss_workers(const struct sl_coordinator *coordinator,
     }
 }
 
-/* Missing members have names only if the barrier is for all workers; else their number is sent. */
+/* Names the nodes of the groups that have not arrived. */
+static void miss_nodes(const struct sl_coordinator *coordinator,
+                       const struct sl_coordinator_barrier *barrier,
+                       struct sl_message_waiting *waiting)
+{
+    uint8_t here[SL_LIMIT_WORKERS] = {0}; /* groups, by rank */
+    struct sl_coordinator_node node = {0};
+    for (uint32_t i = 0; i < barrier->arrived; i++) {
+        (void)sl_coordinator_node_of(barrier->arrivals[i].member, &node);
+        here[node.rank] |= (uint8_t)node.group;
+    }
+    uint32_t total = 0;
+    node = (struct sl_coordinator_node){0};
+    while (sl_coordinator_node_next(coordinator, barrier->groups, &node)) {
+        if ((here[node.rank] & node.group) == 0) {
+            sl_coordinator_list_missing(waiting, &total, sl_coordinator_node_role(node.group),
+                                        node.rank);
+        }
+    }
+}
+
+/* Missing members have names only if the barrier is for groups or for all workers; else their
+ * number is sent. */
 static void fill_waiting(const struct sl_coordinator *coordinator,
                          const struct sl_coordinator_barrier *barrier,
                          struct sl_message_waiting *waiting)
 {
+    if (barrier->groups != 0) {
+        miss_nodes(coordinator, barrier, waiting);
+        return;
+    }
     if (barrier->count == 0 || barrier->count == coordinator->job.worker_count) {
         miss_workers(coordinator, barrier, waiting);
         return;

@@ -337,7 +337,7 @@ void sl_coordinator_checkpoint_register(struct sl_coordinator *coordinator,
         checkpoint->max_seen = known;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     }
-    if (reg->serving && !coordinator->cluster_ready && reg->restore > checkpoint->job_latest) {
+    if (reg->serving && !coordinator->cluster.is_ready && reg->restore > checkpoint->job_latest) {
         checkpoint->job_latest = reg->restore;
     }
     if (!is_new) {

@@ -40,7 +40,7 @@ static bool may_get_cluster(const struct sl_coordinator *coordinator,
                            ? servers_follow(coordinator) || (coordinator->tables.dropped.has_bits &&
                                                              !member->waits_for_cluster)
                            : member->cluster_version != 0;
-    return is_whole || (coordinator->cluster_ready && knows);
+    return is_whole || (coordinator->cluster.is_ready && knows);
 }
 
 /* True if the member waits for the cluster or has an older version, and may receive it now. */
@@ -52,7 +52,7 @@ static bool needs_cluster(const struct sl_coordinator *coordinator,
     bool cares = !sl_coordinator_is_ps(member) || servers_follow(coordinator) ||
                  coordinator->tables.dropped.has_bits;
     bool is_outdated =
-        member->registered && cares && member->cluster_version != coordinator->cluster_version;
+        member->registered && cares && member->cluster_version != coordinator->cluster.version;
     return member->connected && !is_drained && (member->waits_for_cluster || is_outdated) &&
            may_get_cluster(coordinator, member, is_whole);
 }
@@ -71,7 +71,7 @@ static void send_cluster_to(struct sl_coordinator *coordinator,
     message->cluster.job = coordinator->identity;
     message->cluster.dropped = coordinator->tables.dropped;
     member->waits_for_cluster = false;
-    member->cluster_version = coordinator->cluster_version;
+    member->cluster_version = coordinator->cluster.version;
     sl_coordinator_send(coordinator, member, message);
     if (sl_coordinator_is_ps(member)) {
         sl_coordinator_expiry_notify_missed(coordinator, member);
@@ -82,10 +82,10 @@ static void send_cluster_to(struct sl_coordinator *coordinator,
  * server must have that job's values. Returns false if the shards could not be placed. */
 static bool continue_whole(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
-    const bool is_later = !coordinator->cluster_ready && coordinator->tables.are_older;
+    const bool is_later = !coordinator->cluster.is_ready && coordinator->tables.are_older;
     sl_coordinator_job_begin(coordinator, now_ns);
-    if (!coordinator->cluster_ready) {
-        coordinator->cluster_ready = true;
+    if (!coordinator->cluster.is_ready) {
+        coordinator->cluster.is_ready = true;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
         sl_coordinator_restore_choose(coordinator);
         sl_coordinator_checkpoint_cluster_ready(coordinator, now_ns);
@@ -126,10 +126,11 @@ static void send_cluster(struct sl_coordinator *coordinator, bool is_whole, uint
     if (coordinator->job.never_began) {
         return; /* the job never begins */
     }
-    if (is_whole && !coordinator->cluster_ready && !sl_coordinator_identity_settle(coordinator)) {
+    if (is_whole && !coordinator->cluster.is_ready &&
+        !sl_coordinator_identity_settle(coordinator)) {
         return; /* a server is missing again */
     }
-    if (is_whole && !coordinator->cluster_ready &&
+    if (is_whole && !coordinator->cluster.is_ready &&
         sl_coordinator_placement_waits(coordinator, now_ns)) {
         return;
     }
@@ -252,7 +253,7 @@ static void join(struct sl_coordinator *coordinator, const struct sl_coordinator
         task < coordinator->placement.ps_end ? coordinator->placement.ps_end : task + 1;
     coordinator->placement.has_new_roles = true;
     coordinator->placement.balances = coordinator->placement.balances || !reg->serving;
-    coordinator->cluster_version++;
+    coordinator->cluster.version++;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     sl_log_event(SL_LOG_INFO,
                  SL_EVENT("server_joined", SL_EVENT_NUMBER("task", task),
@@ -306,7 +307,7 @@ static bool refuses_ps(struct sl_coordinator *coordinator, struct sl_coordinator
                               sl_log_plural(reg->shard_count), why);
         return true;
     }
-    if (coordinator->cluster_ready) {
+    if (coordinator->cluster.is_ready) {
         return reg->serving && sl_coordinator_identity_refuses(coordinator, member);
     }
     return !reg->serving && reg->shard_count != 0 &&
@@ -331,9 +332,9 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
                  strcmp(known->host, reg->host) != 0 ||
                  strcmp(known->bypass_endpoint, reg->bypass_endpoint) != 0 ||
                  known->reactor_count != reg->reactor_count;
-    if (is_new || !coordinator->cluster_ready) {
+    if (is_new || !coordinator->cluster.is_ready) {
         known->checkpoints.restore = reg->serving ? 0
-                                     : coordinator->cluster_ready
+                                     : coordinator->cluster.is_ready
                                          ? sl_coordinator_restore_of_replacement(coordinator, reg)
                                          : reg->restore;
         known->serving = reg->serving;
@@ -341,13 +342,13 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
         known->checkpoints.unfinished = reg->unfinished;
         known->checkpoints.unclaimed = reg->unclaimed;
     }
-    if (coordinator->cluster_ready &&
+    if (coordinator->cluster.is_ready &&
         !sl_coordinator_placement_needs(coordinator, member->hello.task_index)) {
         known->checkpoints.restore =
             0; /* another server serves its shards; it becomes the backup */
     }
     if (is_known && (is_new || moved)) {
-        coordinator->cluster_version++;
+        coordinator->cluster.version++;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
         log_return(member, reg, known->checkpoints.restore,
                    is_new && (coordinator->placement.shard_count == 0 ||
@@ -364,11 +365,11 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     sl_coordinator_checkpoint_register(coordinator, member, reg, is_new && (is_known || !joins),
                                        now_ns);
     sl_coordinator_placement_register(coordinator, member, reg, is_known && is_new, now_ns);
-    if (is_new || moved || !coordinator->cluster_ready) {
+    if (is_new || moved || !coordinator->cluster.is_ready) {
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, member->hello.task_index);
     }
     const bool has_tables = coordinator->tables.count > 0 || coordinator->tables.are_older;
-    if (is_known && is_new && coordinator->cluster_ready && has_tables) {
+    if (is_known && is_new && coordinator->cluster.is_ready && has_tables) {
         sl_coordinator_restore_check_values(coordinator, member->hello.task_index);
     }
     return true;

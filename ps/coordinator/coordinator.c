@@ -18,6 +18,7 @@
 #include "ps/coordinator/move.h"
 #include "ps/coordinator/placement.h"
 #include "ps/coordinator/record.h"
+#include "ps/coordinator/relay.h"
 #include "ps/coordinator/report.h"
 #include "ps/coordinator/state.h"
 #include "ps/coordinator/table.h"
@@ -60,7 +61,7 @@ int sl_coordinator_create(const struct sl_coordinator_options *options, struct s
     if (options->cells != NULL) {
         sl_cell_set(&options->cells->is_active, 1);
     }
-    coordinator->cluster_version = 1;
+    coordinator->cluster.version = 1;
     sl_coordinator_reset_job(coordinator);
     *out = coordinator;
     return 0;
@@ -72,6 +73,7 @@ void sl_coordinator_destroy(struct sl_coordinator **coordinator)
         sl_cell_set(&(*coordinator)->options.cells->is_active, 0);
     }
     sl_coordinator_barrier_fini(*coordinator);
+    sl_coordinator_relay_fini(*coordinator);
     sl_coordinator_checkpoint_fini(*coordinator);
     sl_coordinator_record_fini(*coordinator);
     for (uint32_t i = 0; i < (*coordinator)->member_count; i++) {
@@ -209,6 +211,7 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
         return; /* changes nothing of the job */
     case SL_MESSAGE_REGISTER:
         sl_coordinator_cluster_register(coordinator, member, message, now_ns);
+        sl_coordinator_relay_open(coordinator, member);
         break;
     case SL_MESSAGE_TABLE_OPEN:
         sl_coordinator_table_open(coordinator, member, message);
@@ -235,6 +238,12 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
     case SL_MESSAGE_BARRIER:
         sl_coordinator_barrier_arrive(coordinator, member, message, now_ns);
         break;
+    case SL_MESSAGE_RELAY:
+        sl_coordinator_relay_send(coordinator, member, message, now_ns);
+        return;
+    case SL_MESSAGE_RELAY_ANSWER:
+        sl_coordinator_relay_answer(coordinator, member, &message->relay);
+        return;
     case SL_MESSAGE_CHECKPOINT_PART:
         sl_coordinator_checkpoint_part(coordinator, member, message, now_ns);
         break;
@@ -274,5 +283,6 @@ void sl_coordinator_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
     sl_coordinator_move_advance(coordinator, now_ns);
     sl_coordinator_cluster_tick(coordinator, now_ns);
     sl_coordinator_barrier_tick(coordinator, now_ns);
+    sl_coordinator_relay_tick(coordinator, now_ns);
     sl_coordinator_checkpoint_tick(coordinator, now_ns);
 }

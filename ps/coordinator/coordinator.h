@@ -22,6 +22,13 @@
 #define SL_COORDINATOR_BARRIERS            1024 /* in use at one time */
 #define SL_COORDINATOR_CHECKPOINT_REQUESTS 4096 /* pending requests */
 
+/* Messages of members to each other: without an answer, of one sender, and the bodies that the
+ * coordinator keeps of them; delivered to one receiver; of all. */
+#define SL_COORDINATOR_RELAYS_SENT         1024
+#define SL_COORDINATOR_RELAYS_SENT_BYTES   (4U << 20)
+#define SL_COORDINATOR_RELAYS_RECEIVED     64
+#define SL_COORDINATOR_RELAYS              65536
+
 /* Completed barriers that the coordinator log keeps for the next leader: as many as a member may
  * still ask for again. */
 #define SL_COORDINATOR_DONE_BARRIERS       16
@@ -134,9 +141,9 @@ int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer
 uint32_t sl_coordinator_task_index(const struct sl_coordinator *coordinator,
                                    sl_coordinator_peer peer);
 
-/* Handles a message of an admitted member: REGISTER, TABLE_OPEN, BARRIER, STATS_GET, HEARTBEAT,
- * GOODBYE, CHECKPOINT_ASK, REPORT, PLACEMENT_CHANGE; from servers also CHECKPOINT_PART and
- * CHECKPOINT_DONE. Other kinds get an Error. */
+/* Handles a message of an admitted member: REGISTER, TABLE_OPEN, BARRIER, RELAY, RELAY_ANSWER,
+ * STATS_GET, HEARTBEAT, GOODBYE, CHECKPOINT_ASK, REPORT, PLACEMENT_CHANGE; from servers also
+ * CHECKPOINT_PART and CHECKPOINT_DONE. Other kinds get an Error. */
 void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                             const struct sl_message *message, uint64_t now_ns);
 

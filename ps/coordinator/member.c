@@ -11,6 +11,7 @@
 #include "ps/coordinator/cluster.h"
 #include "ps/coordinator/expiry.h"
 #include "ps/coordinator/placement.h"
+#include "ps/coordinator/relay.h"
 #include "ps/coordinator/task.h"
 
 static double member_seconds(uint64_t ns)
@@ -134,6 +135,12 @@ static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator
     remember(coordinator, member, end, now_ns);
     sl_coordinator_note_member(coordinator, member);
     sl_coordinator_barrier_leave(coordinator, member);
+    sl_coordinator_relay_disconnect(coordinator, member);
+    struct sl_coordinator_node node;
+    if (end != SL_COORDINATOR_END_NONE && sl_coordinator_node_of(member, &node)) {
+        sl_coordinator_barrier_lose(coordinator, node, end);
+        sl_coordinator_relay_lose(coordinator, node, end);
+    }
     sl_coordinator_checkpoint_leave(coordinator, member, end != SL_COORDINATOR_END_LEFT, now_ns);
     bool is_client = member->hello.role == SL_MESSAGE_ROLE_CLIENT;
     if (!is_client && (end == SL_COORDINATOR_END_EXPIRED || end == SL_COORDINATOR_END_REPLACED)) {
@@ -163,6 +170,7 @@ static void close_connection(struct sl_coordinator *coordinator,
         return;
     }
     member->connected = false;
+    sl_coordinator_relay_disconnect(coordinator, member);
     if (coordinator->options.close != NULL) {
         coordinator->options.close(coordinator->options.ctx, member->peer, why);
     }
@@ -226,6 +234,7 @@ void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer
         return;
     }
     member->connected = false;
+    sl_coordinator_relay_disconnect(coordinator, member);
     if (expected) {
         sl_log_debug("%s is disconnected", member->name);
         end_member(coordinator, member, SL_COORDINATOR_END_NONE, now_ns);
@@ -283,8 +292,8 @@ void sl_coordinator_member_expire(struct sl_coordinator *coordinator, uint64_t n
 
 /* Start of a membership */
 
-/* Returns the member that holds the requested role and task index; for a client, the one with the
- * same client_id. */
+/* Returns the member that holds the requested role and task index; for a client, the one beside the
+ * same process, else with the same client_id. */
 static struct sl_coordinator_member *find_place(const struct sl_coordinator *coordinator,
                                                 const struct sl_message_hello *hello)
 {
@@ -293,7 +302,8 @@ static struct sl_coordinator_member *find_place(const struct sl_coordinator *coo
     }
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_message_hello *other = &coordinator->members[i]->hello;
-        if (other->role == SL_MESSAGE_ROLE_CLIENT && other->client_id == hello->client_id) {
+        if (other->role == SL_MESSAGE_ROLE_CLIENT && other->beside == hello->beside &&
+            (hello->beside != 0 || other->client_id == hello->client_id)) {
             return coordinator->members[i];
         }
     }
@@ -304,7 +314,7 @@ static int check_task(const struct sl_coordinator *coordinator,
                       const struct sl_message_hello *hello, struct sl_reason *reason)
 {
     if (hello->role == SL_MESSAGE_ROLE_CLIENT) {
-        return 0;
+        return 0; /* `beside` may name a server that the job does not have yet */
     }
     bool is_ps = hello->role == SL_MESSAGE_ROLE_PS;
     const char *role = is_ps ? "ps" : "worker";

@@ -196,7 +196,7 @@ static void finish_drain(struct sl_coordinator *coordinator, uint32_t task)
         .client_id = ps->client_id,
     };
     coordinator->placement.has_new_roles = true;
-    coordinator->cluster_version++;
+    coordinator->cluster.version++;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, task);
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     sl_log_event(SL_LOG_INFO, SL_EVENT("server_drained", SL_EVENT_NUMBER("task", task)),
@@ -215,7 +215,7 @@ static bool finish_drains(struct sl_coordinator *coordinator)
                 ? sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, task)
                 : NULL;
         const bool is_told = member == NULL || !member->connected ||
-                             member->cluster_version == coordinator->cluster_version;
+                             member->cluster_version == coordinator->cluster.version;
         if (coordinator->ps[task].place == SL_COORDINATOR_DRAINING && is_told &&
             !has_shards(coordinator, task)) {
             finish_drain(coordinator, task);

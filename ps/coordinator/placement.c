@@ -160,7 +160,7 @@ const char *sl_coordinator_placement_check(const struct sl_coordinator *coordina
         }
     }
     const struct sl_coordinator_ps *known = &coordinator->ps[task];
-    if (coordinator->cluster_ready && reg->replicas > 0 && reg->serving &&
+    if (coordinator->cluster.is_ready && reg->replicas > 0 && reg->serving &&
         sl_coordinator_is_known(known) && known->client_id != member->hello.client_id) {
         return "another process has its task now: restart it";
     }
@@ -181,7 +181,7 @@ void sl_coordinator_placement_note(struct sl_coordinator *coordinator, uint32_t 
 static void placement_changed(struct sl_coordinator *coordinator,
                               const struct sl_coordinator_shard *shard)
 {
-    coordinator->cluster_version++;
+    coordinator->cluster.version++;
     coordinator->placement.has_new_roles = coordinator->placement.has_new_roles || shard->epoch > 1;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     sl_coordinator_placement_note(coordinator, (uint32_t)(shard - coordinator->placement.shards));
@@ -601,7 +601,7 @@ void sl_coordinator_placement_end_loading(struct sl_coordinator *coordinator)
 {
     const uint32_t count = number_shards(coordinator);
     coordinator->placement.shard_count = 0;
-    if (!coordinator->cluster_ready) {
+    if (!coordinator->cluster.is_ready) {
         return;
     }
     if (coordinator->placement.shards == NULL) {

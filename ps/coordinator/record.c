@@ -66,8 +66,8 @@ static json_t *job_json(const struct sl_coordinator *coordinator)
         (json_int_t)coordinator->options.ps_count, "workers",
         (json_int_t)coordinator->job.worker_count, "workers_from",
         coordinator->job.worker_count_from, "cluster_version",
-        (json_int_t)coordinator->cluster_version, "values_lost",
-        (json_int_t)coordinator->values_lost, "formed", coordinator->cluster_ready ? 1 : 0,
+        (json_int_t)coordinator->cluster.version, "values_lost",
+        (json_int_t)coordinator->values_lost, "formed", coordinator->cluster.is_ready ? 1 : 0,
         "restore", id_json(coordinator->began_from), "checkpoint",
         id_json(coordinator->checkpoint.max_seen), "whole",
         id_json(coordinator->checkpoint.last_on_all_servers), "latest",
@@ -283,11 +283,11 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record,
         !coordinator_record_read_text(record, "workers_from", coordinator->job.worker_count_from,
                                       sizeof coordinator->job.worker_count_from) ||
         !coordinator_record_read_count(record, "cluster_version", UINT32_MAX - 1,
-                                       &coordinator->cluster_version) ||
-        coordinator->cluster_version == 0 ||
+                                       &coordinator->cluster.version) ||
+        coordinator->cluster.version == 0 ||
         !coordinator_record_read_count(record, "values_lost", SL_LIMIT_PS,
                                        &coordinator->values_lost) ||
-        !read_flag(record, "formed", &coordinator->cluster_ready) ||
+        !read_flag(record, "formed", &coordinator->cluster.is_ready) ||
         !read_id(record, "restore", &coordinator->began_from) ||
         !read_id(record, "checkpoint", &coordinator->checkpoint.max_seen) ||
         !read_id(record, "whole", &coordinator->checkpoint.last_on_all_servers) ||
@@ -703,10 +703,10 @@ static void coordinator_record_forget(struct sl_coordinator *coordinator)
     sl_coordinator_record_fini(coordinator);
     coordinator->unnotified_count = 0;
     sl_coordinator_reset_job(coordinator);
-    coordinator->cluster_version = 1;
+    coordinator->cluster.version = 1;
     coordinator->values_lost = 0;
     coordinator->tables.are_older = false;
-    coordinator->cluster_ready = false;
+    coordinator->cluster.is_ready = false;
     coordinator->began_from = coordinator->abandoned_to = 0;
     coordinator->kept_to = coordinator->identity = 0;
     coordinator->checkpoint.max_seen = coordinator->checkpoint.last_on_all_servers = 0;
@@ -726,7 +726,7 @@ void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_
         await(coordinator, member, now_ns);
         /* The records lack the checkpoints that a server can restore: it must register again. */
         member->registered =
-            member->registered && (coordinator->cluster_ready || !sl_coordinator_is_ps(member));
+            member->registered && (coordinator->cluster.is_ready || !sl_coordinator_is_ps(member));
     }
     coordinator->job.stage_ns =
         coordinator->job.stage == SL_COORDINATOR_WAITING_FOR_MEMBERS ? 0 : now_ns;
@@ -741,7 +741,7 @@ void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_
         wait_ns > DOUBT_WITHOUT_WORKERS_NS) {
         wait_ns = DOUBT_WITHOUT_WORKERS_NS;
     }
-    if (coordinator->cluster_ready) {
+    if (coordinator->cluster.is_ready) {
         sl_coordinator_checkpoint_cluster_ready(coordinator, now_ns);
     }
     coordinator->recovery_deadline_ns = now_ns + wait_ns;

@@ -231,7 +231,7 @@ void sl_coordinator_restore_check_values(struct sl_coordinator *coordinator, uin
                  "no further checkpoint of it is written; start the job again",
                  task);
     coordinator->values_lost = 1 + task;
-    coordinator->cluster_version++; /* informs every member */
+    coordinator->cluster.version++; /* informs every member */
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     sl_coordinator_checkpoint_lose(coordinator);
 }

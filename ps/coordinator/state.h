@@ -37,6 +37,13 @@ struct sl_coordinator_member {
      * 0: it is a new process and needs every worker that no longer counts. */
     uint64_t missed_expirations_since_ns;
 
+    struct {
+        bool is_open;        /* it has registered on this connection: it may receive messages */
+        uint32_t sent;       /* its messages without an answer */
+        uint32_t sent_bytes; /* of those that the coordinator keeps */
+        uint32_t received;   /* messages that it was sent and has not answered */
+    } relay;
+
     /* Ring of completed barriers sent to this member; 0: unused. */
     uint64_t done_ids[SL_COORDINATOR_DONE_IDS];
     uint32_t done_next;
@@ -112,7 +119,8 @@ struct sl_coordinator_done {
 
 struct sl_coordinator_barrier {
     char name[SL_MESSAGE_NAME_BYTES];
-    uint32_t count; /* 0: all workers of the job */
+    uint32_t count;  /* 0: all workers of the job */
+    uint32_t groups; /* of all nodes of these SL_MESSAGE_GROUP_..., instead of `count`; 0: none */
     uint32_t arrived;
     uint32_t workers_arrived;               /* part of `arrived` */
     struct sl_coordinator_waiter *arrivals; /* [arrived], of one member each */
@@ -125,6 +133,13 @@ struct sl_coordinator_barriers {
     uint32_t count;
     struct sl_coordinator_done done[SL_COORDINATOR_DONE_BARRIERS]; /* ring; for `changed` */
     uint64_t done_number; /* serial number of the last one */
+};
+
+struct sl_coordinator_relay; /* relay.c */
+struct sl_coordinator_relays {
+    struct sl_coordinator_relay *first, *last; /* in order of arrival */
+    uint32_t count, waiting_count;             /* waiting: not delivered yet */
+    uint64_t token_last;
 };
 
 /* A pending request for a checkpoint. */
@@ -196,7 +211,10 @@ struct sl_coordinator {
     struct sl_coordinator_worker *workers; /* [SL_LIMIT_WORKERS] */
     uint32_t unnotified_count;             /* workers with `unnotified` */
     struct sl_coordinator_job job;
-    uint32_t cluster_version; /* from 1; grows when the cluster changes */
+    struct {
+        uint32_t version; /* from 1; grows when the cluster changes */
+        bool is_ready;    /* it was complete once and sent to members */
+    } cluster;
     struct {
         struct sl_table_spec *specs; /* by id; empty name: id is free, or the table was dropped */
         struct sl_message_dropped dropped;
@@ -207,8 +225,8 @@ struct sl_coordinator {
         uint32_t max;
     } tables;
     struct sl_coordinator_barriers barriers;
+    struct sl_coordinator_relays relays;
     uint32_t values_lost;  /* 1 + index of the server that restarted without values; 0: none */
-    bool cluster_ready;    /* the cluster was complete once and sent to members */
     uint64_t identity;     /* of the job, once the cluster is ready; 0: unknown */
     uint64_t kept_to;      /* checkpoints up to this one are of earlier jobs; 0: none */
     uint64_t began_from;   /* checkpoint that the job began from; 0: none */

@@ -100,7 +100,7 @@ static int place(struct sl_coordinator *coordinator, const struct sl_message_tab
     /* A table that has an id already belongs to a job older than this coordinator. */
     coordinator->tables.are_older = coordinator->tables.are_older || open->keep_id;
     for (uint32_t task = 0;
-         open->keep_id && coordinator->cluster_ready && task < coordinator->placement.ps_end;
+         open->keep_id && coordinator->cluster.is_ready && task < coordinator->placement.ps_end;
          task++) {
         sl_coordinator_restore_check_values(coordinator, task);
     }
@@ -267,7 +267,7 @@ void sl_coordinator_table_drop(struct sl_coordinator *coordinator,
         return;
     }
     forget(coordinator, id);
-    coordinator->cluster_version++;
+    coordinator->cluster.version++;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     sl_log_event(SL_LOG_WARN,
                  SL_EVENT("table_dropped", SL_EVENT_TEXT("table", name), SL_EVENT_NUMBER("id", id),
@@ -286,7 +286,7 @@ void sl_coordinator_table_take_dropped(struct sl_coordinator *coordinator,
             !sl_message_dropped_has(&coordinator->tables.dropped, id) &&
             coordinator_table_reserve(coordinator, id) == 0) {
             forget(coordinator, id);
-            coordinator->cluster_version++;
+            coordinator->cluster.version++;
         }
     }
 }

@@ -23,8 +23,8 @@ static struct sl_consistency_spec stricter(struct sl_consistency_spec a,
 static void fill_job(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view)
 {
     const bool has_stages = coordinator->options.stage_changed != NULL;
-    view->stage =
-        !has_stages && coordinator->cluster_ready ? SL_COORDINATOR_RUNNING : coordinator->job.stage;
+    view->stage = !has_stages && coordinator->cluster.is_ready ? SL_COORDINATOR_RUNNING
+                                                               : coordinator->job.stage;
     view->missing.missing_count = 0;
     (void)sl_coordinator_cluster_missing(coordinator, &view->missing);
     view->has_tables = false;
@@ -115,7 +115,7 @@ static void fill_tasks(const struct sl_coordinator *coordinator, struct sl_coord
 static void fill_member(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view,
                         const struct sl_coordinator_member *member)
 {
-    const bool runs = member->registered && coordinator->cluster_ready;
+    const bool runs = member->registered && coordinator->cluster.is_ready;
     const struct sl_coordinator_view_member shown = {
         .state = !member->connected ? SL_COORDINATOR_VIEW_DISCONNECTED
                  : runs             ? SL_COORDINATOR_VIEW_RUNNING

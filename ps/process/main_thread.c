@@ -1,5 +1,6 @@
 #include "ps/process/main_thread.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -23,6 +24,11 @@ static void main_thread_on_quit(int number)
 
 int sl_process_block_signals(struct sl_process *process)
 {
+    const struct sl_process_embedding *embedding = process->options.embedding;
+    if (embedding != NULL) {
+        process->main.signal_fd = fcntl(embedding->fd, F_DUPFD_CLOEXEC, 0);
+        return process->main.signal_fd < 0 ? SL_ERR_IO : 0;
+    }
     const sigset_t set = sl_end_signals_mask(SIG_BLOCK);
     (void)signal(SIGQUIT, main_thread_on_quit);
     (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe on our output must not kill the process */
@@ -33,6 +39,13 @@ int sl_process_block_signals(struct sl_process *process)
 
 static void take_signal(struct sl_process *process)
 {
+    const struct sl_process_embedding *embedding = process->options.embedding;
+    if (embedding != NULL) {
+        uint64_t count;
+        (void)!read(process->main.signal_fd, &count, sizeof count);
+        embedding->woken(embedding->ctx, process);
+        return;
+    }
     struct signalfd_siginfo info;
     if (read(process->main.signal_fd, &info, sizeof info) != (ssize_t)sizeof info) {
         return;

@@ -7,7 +7,8 @@
 /* Any thread. */
 const char *sl_process_signal_name(int signal);
 
-/* Blocks SIGTERM and SIGINT, and delivers them through signal_fd. Main thread. Errors: IO. */
+/* Blocks SIGTERM and SIGINT, and delivers them through signal_fd; with an embedding, signal_fd
+ * wakes it. Main thread. Errors: IO. */
 int sl_process_block_signals(struct sl_process *process);
 
 /* Reports to the main thread that its request is done, or that something failed. The core's

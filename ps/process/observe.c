@@ -62,6 +62,9 @@ static void process_observe_answered(void *ctx)
  * needs more time: to restore, or for other servers. */
 static void feed_watchdog(const struct sl_process_observe *observe, uint64_t now_ns)
 {
+    if (observe->process->options.embedding != NULL) {
+        return;
+    }
     for (uint32_t i = 0; i < observe->process->options.reactors.count; i++) {
         const struct sl_ping *ping = &observe->pings[i];
         if (ping->is_pending && now_ns >= ping->sent_ns + 2 * SL_PING_HANGING_NS) {
@@ -142,7 +145,9 @@ static void became_ready(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_process_observe *observe = ctx;
     observe->is_ready = true;
-    const int err = sl_notify_send("READY=1\nSTATUS=serves: %s", observe->serves);
+    const int err = observe->process->options.embedding != NULL
+                        ? 0
+                        : sl_notify_send("READY=1\nSTATUS=serves: %s", observe->serves);
     if (err != 0) {
         sl_log_warn("the service manager is not notified that this process is ready: "
                     "NOTIFY_SOCKET=%s: %s; accepts a path, or @ and an abstract name, of a socket "

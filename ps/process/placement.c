@@ -6,6 +6,7 @@
 
 #include "core/log.h"
 #include "ps/process/checkpoint.h"
+#include "ps/process/embedding.h"
 #include "ps/process/main_thread.h"
 #include "ps/process/restore.h"
 #include "ps/server/restore.h"
@@ -320,6 +321,7 @@ static void hosted_update(struct sl_process_hosted *hosted, const struct sl_mess
         sl_process_hosted_mail(hosted, (struct sl_mail){.run = create_later,
                                                         .ctx = hosted,
                                                         .a = hosted->process->shards.tables_bytes});
+        sl_process_embedding_created(hosted);
     }
     if (hosted->is_here && hosted->notified_epoch != now->epoch) {
         tell_config(hosted);
@@ -413,6 +415,7 @@ void sl_process_placement_join(struct sl_process *process, uint64_t restore)
             sl_process_hosted_mail(hosted, (struct sl_mail){.run = create_first,
                                                             .ctx = hosted,
                                                             .a = is_primary ? restore : 0});
+            sl_process_embedding_created(hosted);
             tell_config(hosted);
         }
     }

@@ -16,6 +16,7 @@
 #include "core/rlimit.h"
 #include "ps/process/checkpoint.h"
 #include "ps/process/cluster.h"
+#include "ps/process/embedding.h"
 #include "ps/process/job.h"
 #include "ps/process/leadership.h"
 #include "ps/process/listen.h"
@@ -284,6 +285,7 @@ static int process_join(struct sl_process *process)
                         .unclaimed = found.unclaimed},
         .events = {.joined = on_joined,
                    .has_tables = has_tables,
+                   .registered = sl_process_embedding_registered,
                    .cluster = sl_process_on_cluster,
                    .failed = on_join_failed,
                    .expired = sl_process_hosted_expired,
@@ -312,6 +314,9 @@ static void core_join(void *ctx, uint64_t a, uint64_t b)
         err = core->process->options.checkpoint.directory != NULL
                   ? sl_process_restore_begin(core->process, process_join)
                   : process_join(core->process);
+    }
+    if (err == 0 && process_is_scheduler(core->process)) {
+        sl_process_embedding_registered(core->process, 0);
     }
     if (err != 0 || process_is_scheduler(core->process)) {
         sl_process_answer(core, err);
@@ -400,7 +405,9 @@ static int create(struct sl_process *process)
     if (process->cores == NULL || process->reactors == NULL || process->servers == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    raise_limits();
+    if (process->options.embedding == NULL) {
+        raise_limits();
+    }
     int err = sl_process_metrics_init(process);
     err = err != 0 ? err : sl_process_listen_check(process);
     err = err != 0 ? err : sl_process_block_signals(process);
@@ -465,9 +472,9 @@ static void drain(struct sl_process *process)
 /* Whether the page of the job stays when it has ended. */
 static bool lingers(const struct sl_process *process)
 {
-    return process->options.http.linger_ns > 0 && process->options.http.listen != NULL &&
-           process->coordinator != NULL && process->options.metastore == NULL &&
-           process->main.signal != SIGINT;
+    return process->options.embedding == NULL && process->options.http.linger_ns > 0 &&
+           process->options.http.listen != NULL && process->coordinator != NULL &&
+           process->options.metastore == NULL && process->main.signal != SIGINT;
 }
 
 /* Everything is saved. A signal ends it. */
@@ -587,7 +594,9 @@ int sl_process_run(const struct sl_process_options *options)
     if (ready) {
         sl_process_report_ready(&process);
         serve(&process);
-        (void)sl_notify_send("STOPPING=1\nSTATUS=saves and drains");
+        if (options->embedding == NULL) {
+            (void)sl_notify_send("STOPPING=1\nSTATUS=saves and drains");
+        }
         failed = process.main.result != 0 || process.main.job_failed;
         sl_process_observe_end(&process, lingers(&process));
         make_last_checkpoint(&process);
@@ -602,6 +611,9 @@ int sl_process_run(const struct sl_process_options *options)
         sl_log_info("stopped by a signal before it was ready");
     } else {
         sl_process_report_failure(&process, err);
+    }
+    if (options->embedding != NULL) {
+        options->embedding->err = ready ? 0 : err;
     }
     sl_process_observe_stop(&process);
     stop(&process);

@@ -51,6 +51,16 @@ struct sl_process_beside {
     void (*stop)(struct sl_process_beside *beside);
 };
 
+/* A program that runs the process on a thread of its own, on which all signals are blocked.
+ * Signals, log, limits of resources, stdout and the service manager are the program's. */
+struct sl_process_embedding {
+    int fd; /* an eventfd; while it is readable, `woken` is called */
+    void (*woken)(void *ctx, struct sl_process *process); /* the calling thread: embedding.h */
+    void (*registered)(void *ctx, uint32_t task_index);   /* once; reactor 0 */
+    void *ctx;
+    int err; /* result: why the process could not start; 0: it did */
+};
+
 struct sl_process_options {
     enum sl_process_kind kind;
     uint32_t task_index;
@@ -104,11 +114,12 @@ struct sl_process_options {
     struct {
         const struct sl_http_listen *listen; /* outlives the run; NULL: no HTTP */
         const char *title;                   /* of the job; outlives the run; NULL: none */
+        struct sl_option_values shown;       /* by /api/process; outlive the run */
         uint64_t linger_ns; /* after the job, if the coordinator is here and not elected */
     } http;
-    struct sl_option_values shown;          /* by /api/process; outlive the run */
     const struct sl_kv_handler *kv_handler; /* outlives the run; NULL: pushes are added */
     struct sl_process_beside *beside;       /* outlives the run; NULL: nothing */
+    struct sl_process_embedding *embedding; /* outlives the run; NULL: a process of its own */
 };
 
 /* Returns why the options forbid replicas, e.g. "needs a second server, ..."; NULL: they do not. */
@@ -130,7 +141,8 @@ int sl_process_memory_plan(const struct sl_process_options *options, struct sl_m
  *
  * A scheduler that gets a signal ends its job and notifies every server. A server keeps serving
  * while the coordinator is unreachable. Repeated signals have no effect. SIGQUIT exits at once with
- * 128 + its number. Blocks SIGTERM and SIGINT in the calling thread. */
+ * 128 + its number. Blocks SIGTERM and SIGINT in the calling thread. With an embedding, there are
+ * no signals. */
 int sl_process_run(const struct sl_process_options *options);
 
 #endif

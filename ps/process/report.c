@@ -20,7 +20,7 @@ void sl_process_report_name(struct sl_process *process)
     } else {
         (void)snprintf(process->name, sizeof process->name, "ps");
     }
-    if (is_known && options->any_task) {
+    if (is_known && options->any_task && options->embedding == NULL) {
         sl_log_rename(process->name);
     }
 }
@@ -55,9 +55,18 @@ static void describe_server(const struct sl_process *process, const char *contro
 }
 
 /* The level of events that are lines on stdout, too: as text they are shown once. */
-static enum sl_log_level beside_stdout(void)
+static enum sl_log_level beside_stdout(const struct sl_process *process)
 {
-    return sl_log_is_json() ? SL_LOG_INFO : SL_LOG_DEBUG;
+    return sl_log_is_json() || process->options.embedding != NULL ? SL_LOG_INFO : SL_LOG_DEBUG;
+}
+
+/* Prints a line to stdout, unless that is an embedding program's. */
+static void print_line(const struct sl_process *process, const char *what, const char *text)
+{
+    if (process->options.embedding == NULL) {
+        (void)printf("%s%s%s\n", process->name, what, text);
+        (void)fflush(stdout);
+    }
 }
 
 void sl_process_report_ready(const struct sl_process *process)
@@ -73,17 +82,20 @@ void sl_process_report_ready(const struct sl_process *process)
     (void)sl_format_add(text, sizeof text, ", ", "%s %s",
                         process->options.tls != NULL ? "https" : "http",
                         process->observer.observe->address);
-    sl_process_observe_ready(process, text); /* before a reader of the line asks for /readyz */
-    (void)printf("%s ready: %s\n", process->name, text);
-    (void)fflush(stdout);
-    sl_log_event(beside_stdout(),
+    sl_process_observe_ready(process, text);    /* before a reader of the line asks for /readyz */
+    char prefix[sizeof process->name + 1] = ""; /* a log of several processes */
+    if (process->options.embedding != NULL) {
+        (void)snprintf(prefix, sizeof prefix, "%s ", process->name);
+    }
+    print_line(process, " ready: ", text);
+    sl_log_event(beside_stdout(process),
                  process->options.kind == SL_PROCESS_SCHEDULER
                      ? SL_EVENT("scheduler_ready",
                                 SL_EVENT_NUMBER("servers", process->options.ps_count),
                                 SL_EVENT_NUMBER("workers", process->options.worker_count))
                      : SL_EVENT("server_ready", SL_EVENT_NUMBER("task", process->member.task_index),
                                 SL_EVENT_NUMBER("shards", process->options.reactors.shards)),
-                 "ready: %s", text);
+                 "%sready: %s", prefix, text);
 }
 
 void sl_process_report_failure(const struct sl_process *process, int err)
@@ -106,12 +118,12 @@ void sl_process_report_stage(const struct sl_process *process, enum sl_coordinat
 {
     const char *why = process->job.why[stage];
     if (stage == SL_COORDINATOR_RUNNING) {
-        (void)printf("%s: the job has begun: %s\n", process->name, why);
-        sl_log_event(beside_stdout(), SL_EVENT("job_begun", SL_EVENT_TEXT("summary", why)),
+        print_line(process, ": the job has begun: ", why);
+        sl_log_event(beside_stdout(process), SL_EVENT("job_begun", SL_EVENT_TEXT("summary", why)),
                      "the job has begun: %s", why);
     } else if (stage == SL_COORDINATOR_ENDING && err == 0) {
-        (void)printf("%s: the job has ended: %s\n", process->name, why);
-        sl_log_event(beside_stdout(), SL_EVENT("job_ended", SL_EVENT_TEXT("reason", why)),
+        print_line(process, ": the job has ended: ", why);
+        sl_log_event(beside_stdout(process), SL_EVENT("job_ended", SL_EVENT_TEXT("reason", why)),
                      "the job has ended: %s", why);
     } else if (stage == SL_COORDINATOR_ENDING) {
         sl_log_event(SL_LOG_ERROR, SL_EVENT("job_ended", SL_EVENT_TEXT("reason", why)),
@@ -123,7 +135,6 @@ void sl_process_report_stage(const struct sl_process *process, enum sl_coordinat
         sl_log_event(SL_LOG_ERROR, SL_EVENT("job_failed", SL_EVENT_TEXT("reason", why)),
                      "the job has not begun: %s", why);
     }
-    (void)fflush(stdout);
 }
 
 /* Returns the rows of a table over all shards. */
@@ -163,9 +174,8 @@ void sl_process_report_totals(const struct sl_process *process)
         total.bytes_out += stats->bytes_out;
         total.stalls += stats->stalls;
     }
-    if (process->options.kind == SL_PROCESS_SCHEDULER) {
-        (void)printf("%s done\n", process->name);
-        (void)fflush(stdout);
+    if (process->options.kind == SL_PROCESS_SCHEDULER || process->options.embedding != NULL) {
+        print_line(process, " done", "");
         return;
     }
     (void)printf("%s done: %" PRIu64 " requests, %" PRIu64 " bytes in, %" PRIu64

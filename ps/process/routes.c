@@ -88,7 +88,7 @@ static void routes_read_process(void *ctx, const struct sl_query *query, struct 
         .begun_ns = observe->begun_ns,
         .memory_limit = process->options.memory_bytes_max,
         .reactors = sl_ping_describe(observe->pings, process->options.reactors.count),
-        .options = &process->options.shown,
+        .options = &process->options.http.shown,
     };
     sl_process_info_reply(&self, reply);
 }

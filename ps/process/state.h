@@ -67,6 +67,10 @@ struct sl_process {
         uint32_t starts_left; /* of the start: to create, and 1 while a checkpoint is restored */
         uint32_t drains_left; /* of the end: servers that drain */
         size_t tables_bytes;  /* limit of the tables of each now */
+        struct {
+            const struct sl_kv_handler *set; /* NULL: pushes are added up */
+            bool is_set;
+        } handler; /* that an embedding has set after the start */
     } shards;
     uint32_t created_count; /* reactors */
     uint32_t started_count;

@@ -6,56 +6,13 @@
 #include "core/event.h"
 #include "core/reason.h"
 #include "ps/server/reply_chunks.h"
+#include "ps/server/request_error.h"
 #include "ps/server/shm.h"
+#include "ps/server/token.h"
 #include "ps/server/turn.h"
 #include "ps/shard/finite_tables.h"
+#include "ps/shard/handler.h"
 #include "ps/shard/push_prefetch.h"
-
-#define REFUSAL_LOG_EVERY_NS (60 * SL_CLOCK_NS_PER_S) /* between two lines of the same kind */
-
-/* Returns whether a line is due, and notes it. */
-static bool server_request_is_due(const struct sl_server *server, uint64_t *logged_ns)
-{
-    const uint64_t now_ns = sl_server_now_ns(server);
-    const bool due = *logged_ns == 0 || now_ns - *logged_ns >= REFUSAL_LOG_EVERY_NS;
-    *logged_ns = due ? now_ns : *logged_ns;
-    return due;
-}
-
-static void log_out_of_memory(struct sl_server *server, const char *text)
-{
-    if (!server_request_is_due(server, &server->logged.out_of_memory_ns)) {
-        return;
-    }
-    const uint32_t shard = server->options.shard.index;
-    sl_log_event(SL_LOG_WARN,
-                 SL_EVENT("memory_limit_reached", SL_EVENT_NUMBER("shard", shard),
-                          SL_EVENT_TEXT("reason", text)),
-                 "shard %u refuses requests: %s (logged once a minute)", shard, text);
-}
-
-/* Sends an error reply. Such replies are short: if even this one finds no room, the connection is
- * closed. */
-static void reply_error(const struct sl_server_reply_to *to, int err, const char *text)
-{
-    struct sl_server_channel *channel = to->channel;
-    struct sl_server_conn *conn = channel->conn;
-    uint32_t bytes = (uint32_t)strlen(text);
-    sl_server_metrics_failed(channel->server->cells.used, err);
-    if (err == SL_ERR_NO_MEMORY) {
-        log_out_of_memory(channel->server, text);
-    }
-    uint8_t *frame = sl_outbox_reserve(conn->outbox, bytes);
-    if (frame == NULL) {
-        sl_server_conn_drop(conn, SL_ERR_NO_MEMORY, "no room to answer request %llu: %s",
-                            (unsigned long long)to->id, text);
-        return;
-    }
-    memcpy(frame + SL_FRAME_HEADER_BYTES, text, bytes);
-    struct sl_frame header = sl_server_reply_header(channel, to->id, to->credit_bytes, bytes);
-    header.status = (uint8_t)-err;
-    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
-}
 
 /* Fails a request that is not queued. Its session records a failed write, since later writes may
  * succeed. */
@@ -70,25 +27,7 @@ static void server_request_fail(const struct sl_server_reply_to *to,
             server->options.hooks->write_refused(session, to->id, err);
         }
     }
-    reply_error(to, err, text);
-}
-
-/* Fails a request with a value that its table does not accept. */
-static void fail_not_finite(const struct sl_server_reply_to *to,
-                            const struct sl_shard_request *work, int err, const char *text)
-{
-    struct sl_server *server = to->channel->server;
-    const uint32_t shard = server->options.shard.index;
-    sl_cell_add(&server->cells.used->not_finite, 1);
-    if (server_request_is_due(server, &server->logged.not_finite_ns)) {
-        sl_log_event(SL_LOG_WARN,
-                     SL_EVENT("push_refused", SL_EVENT_NUMBER("shard", shard),
-                              SL_EVENT_TEXT("client", to->channel->conn->name),
-                              SL_EVENT_TEXT("reason", text)),
-                     "shard %u refuses a push of %s: %s (logged once a minute)", shard,
-                     to->channel->conn->name, text);
-    }
-    server_request_fail(to, work, err, text);
+    sl_server_request_error_reply(to, err, text);
 }
 
 /* A queued request of at most this cost runs unsliced even if less is left of the turn. */
@@ -115,9 +54,28 @@ static const void *tail_of_reply(const struct sl_server_reply_to *to,
     return to->buffer;
 }
 
+/* Lets the handler keep the next request, if there is one. */
+static void offer_token(struct sl_server *server)
+{
+    if (server->scheduler.tokens != NULL) {
+        sl_shard_handler_offer(server->shard, sl_server_token_offer(server->scheduler.tokens));
+    }
+}
+
+/* The handler may have kept the request: its push counts as done. True: it has. */
+static bool note_kept(struct sl_server_session *session, uint64_t id,
+                      const struct sl_shard_request *work)
+{
+    if (sl_flags_has(work->flags, SL_SHARD_KEPT_PUSH)) {
+        sl_server_session_wrote(session, id);
+    }
+    return sl_flags_has(work->flags, SL_SHARD_KEPT);
+}
+
 /* Runs a request that sl_shard_ready allows. The reply goes straight into the outgoing block, or
  * into the client's direct reply buffer. CONTINUES: no room for the reply now, nothing was done.
- * WAITS: its handler parked it, likewise. queued: the request, if it was queued; else NULL. */
+ * WAITS: its handler parked it, likewise, or kept it. queued: the request, if it was queued; else
+ * NULL. */
 static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
                                            struct sl_shard_request *work,
                                            const struct sl_server_request *queued, uint32_t *spent)
@@ -132,10 +90,12 @@ static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
     }
     struct sl_reason reason;
     server->writes.count += sl_server_request_writes(work);
+    offer_token(server);
     int result = sl_shard_run(server->shard, work,
                               to->buffer == NULL ? frame + SL_FRAME_HEADER_BYTES : to->buffer,
                               UINT32_MAX, spent, &reason);
     if (result == SL_SHARD_PARKED) {
+        (void)note_kept(channel->session, to->id, work);
         sl_outbox_abandon(conn->outbox);
         return SL_SERVER_WAITS;
     }
@@ -208,13 +168,11 @@ void sl_server_request_fail_late(struct sl_server_request *request, bool waits)
     sl_server_request_fail(request, SL_ERR_DEADLINE, text);
 }
 
-/* Creates a request to be queued, with its payload in a buffer; NULL: no memory. */
-static struct sl_server_request *request_make(struct sl_server_channel *channel,
-                                              struct sl_server_incoming *incoming)
+/* Creates a request without a payload; NULL: no memory. */
+static struct sl_server_request *request_make_bare(const struct sl_server_reply_to *to)
 {
+    struct sl_server_channel *channel = to->channel;
     struct sl_server *server = channel->server;
-    struct sl_server_conn *conn = channel->conn;
-    const struct sl_transport_message *message = incoming->message;
     struct sl_server_request *request = sl_pool_get(&server->host->memory.requests);
     if (request == NULL) {
         return NULL;
@@ -225,11 +183,25 @@ static struct sl_server_request *request_make(struct sl_server_channel *channel,
         .channel = channel,
         .deadline.run = server_request_deadline_passed,
         .timing = {.arrived_ns = sl_server_now_ns(server), .since_ns = sl_server_now_ns(server)},
-        .id = sl_frame_number(message->header.request_id),
-        .credit_bytes = incoming->to.credit_bytes,
-        .reply_buffer = incoming->to.buffer,
-        .payload_bytes = message->header.payload_bytes,
+        .id = to->id,
+        .credit_bytes = to->credit_bytes,
+        .reply_buffer = to->buffer,
     };
+    return request;
+}
+
+/* Creates a request to be queued, with its payload in a buffer; NULL: no memory. */
+static struct sl_server_request *request_make(struct sl_server_incoming *incoming)
+{
+    struct sl_server_channel *channel = incoming->to.channel;
+    struct sl_server *server = channel->server;
+    struct sl_server_conn *conn = channel->conn;
+    const struct sl_transport_message *message = incoming->message;
+    struct sl_server_request *request = request_make_bare(&incoming->to);
+    if (request == NULL) {
+        return NULL;
+    }
+    request->payload_bytes = message->header.payload_bytes;
     if (incoming->payload == conn->sink.buffer) {
         request->payload = conn->sink.buffer;
         request->is_long = true;
@@ -299,7 +271,7 @@ static void enqueue(struct sl_server_incoming *incoming, const struct sl_shard_r
     struct sl_server_channel *channel = incoming->to.channel;
     struct sl_server *server = channel->server;
     sl_server_shm_take(channel->conn, incoming);
-    struct sl_server_request *request = request_make(channel, incoming);
+    struct sl_server_request *request = request_make(incoming);
     if (request == NULL) {
         server_request_fail(&incoming->to, work, SL_ERR_NO_MEMORY,
                             "the server has no room for more requests that wait");
@@ -323,6 +295,18 @@ static void enqueue(struct sl_server_incoming *incoming, const struct sl_shard_r
     sl_server_scheduler_add(request, what == WAITS_FOR_CLOCKS);
 }
 
+/* Parks a request that its handler has kept, without its bytes. */
+static void park_kept(const struct sl_server_incoming *incoming,
+                      const struct sl_shard_request *work)
+{
+    struct sl_server_request *request = request_make_bare(&incoming->to);
+    sl_assert(request != NULL); /* the pool had room before the handler ran */
+    request->work = *work;
+    sl_server_token_bind(request->work.kept.token, request);
+    set_deadline(request, incoming->message->header.budget_us);
+    sl_server_scheduler_add(request, true);
+}
+
 /* Validates a request's header; false: the connection is being closed. *comes_again: the session
  * received this id on an earlier connection. */
 static bool check_header(struct sl_server_channel *channel, const struct sl_frame *header,
@@ -344,6 +328,19 @@ static bool check_header(struct sl_server_channel *channel, const struct sl_fram
     return true;
 }
 
+/* A kept request was retried: its reply goes to `to`. */
+static void adopt_kept(struct sl_server_request *request, const struct sl_server_reply_to *to,
+                       uint32_t budget_us)
+{
+    request->channel = to->channel;
+    request->credit_bytes = to->credit_bytes;
+    request->reply_buffer = to->buffer;
+    set_deadline(request, budget_us);
+    if (!sl_shard_waits(request->server->shard, &request->work)) {
+        sl_server_scheduler_resume(request);
+    }
+}
+
 /* The session's orphan was retried, with a budget of budget_us: `to` gets its reply. */
 static void adopt(struct sl_server_request *orphan, const struct sl_server_reply_to *to,
                   uint32_t budget_us)
@@ -362,6 +359,11 @@ static bool replay(const struct sl_server_incoming *incoming, struct sl_shard_re
     const uint64_t id = incoming->to.id;
     char text[SL_MESSAGE_TEXT_BYTES];
     int err = 0;
+    struct sl_server_request *kept = sl_server_scheduler_find_kept(session, id);
+    if (kept != NULL) {
+        adopt_kept(kept, &incoming->to, incoming->message->header.budget_us);
+        return true;
+    }
     if (!sl_flags_has(work->flags, SL_SHARD_WRITES)) {
         return false;
     }
@@ -408,7 +410,9 @@ void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shar
     }
     const bool is_held = writes && channel->session->overtaken_writes > 0;
     const bool is_free = sl_server_channel_is_free(channel) && !is_held;
-    const bool is_short = !is_to_be_logged(server, work) &&
+    const bool may_keep =
+        server->scheduler.tokens == NULL || server->host->memory.requests.free_count > 0;
+    const bool is_short = may_keep && !is_to_be_logged(server, work) &&
                           !sl_server_reply_chunks_fits(channel, work) &&
                           may_run_at_once(channel, work, SL_LIMIT_TURN_COST);
     const uint64_t cost = channel->conn->uses_shm ? sl_server_shm_cost(work) : work->cost;
@@ -420,6 +424,10 @@ void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shar
         sl_server_spend(server, spent);
         if (outcome == SL_SERVER_ANSWERED) {
             sl_server_slow_requests_see(&server->slow, work->caller, work->main);
+            return;
+        }
+        if (outcome == SL_SERVER_WAITS && sl_flags_has(work->flags, SL_SHARD_KEPT)) {
+            park_kept(incoming, work);
             return;
         }
         if (outcome == SL_SERVER_WAITS) {
@@ -459,7 +467,7 @@ static void arrive(struct sl_server_channel *channel, const struct sl_transport_
     int err = server_request_begin(channel, &incoming, incoming.payload, &work, &reason);
     if (err != 0) {
         /* Neither side knows the request's credit now, so the connection cannot continue. */
-        reply_error(to, err, reason.text);
+        sl_server_request_error_reply(to, err, reason.text);
         sl_server_conn_drop(conn, err, "%s", reason.text);
         return;
     }
@@ -475,7 +483,8 @@ static void arrive(struct sl_server_channel *channel, const struct sl_transport_
         return;
     } else if (sl_flags_has(work.flags, SL_SHARD_WANTS_FINITE) &&
                (err = sl_shard_check_finite(channel->server->shard, &work, &reason)) != 0) {
-        fail_not_finite(to, &work, err, reason.text);
+        sl_server_request_error_not_finite(channel, reason.text);
+        server_request_fail(to, &work, err, reason.text);
     } else {
         sl_server_request_serve(&incoming, &work);
     }
@@ -521,8 +530,7 @@ static void server_request_reply_sent(void *ctx)
     sl_server_request_free(ctx);
 }
 
-/* The reply is complete: frees the payload. */
-static void put_payload(struct sl_server_request *request)
+void sl_server_request_put_payload(struct sl_server_request *request)
 {
     if (request->payload != NULL) {
         sl_server_buffers_put(&request->server->host->memory.buffers, request->payload);
@@ -549,7 +557,7 @@ static enum sl_server_outcome reply_from_buffer(struct sl_server_request *reques
     }
     sl_server_scheduler_remove(request);
     sl_server_metrics_answered(request);
-    put_payload(request);
+    sl_server_request_put_payload(request);
     const void *reply = reply_of(request);
     const void *answer = request->work.answer;
     uint32_t bytes = (uint32_t)request->work.reply_bytes;
@@ -584,13 +592,14 @@ void sl_server_request_fail(struct sl_server_request *request, int err, const ch
 {
     const struct sl_server_reply_to to = reply_to(request);
     const bool writes = request->session != NULL && sl_server_request_writes(&request->work);
+    const bool wrote = sl_flags_has(request->work.flags, SL_SHARD_KEPT_PUSH);
     const uint32_t section_end = sl_shard_written(&request->work);
     sl_server_scheduler_remove(request);
-    if (writes) {
+    if (writes || (wrote && request->session != NULL)) {
         sl_server_session_failed(request->session, request->id, err);
     }
     if (to.channel != NULL) {
-        reply_error(&to, err, text);
+        sl_server_request_error_reply(&to, err, text);
     }
     if (request->session == NULL) {
         sl_server_request_end(request);
@@ -607,6 +616,15 @@ void sl_server_request_end(struct sl_server_request *request)
     }
 }
 
+void sl_server_request_answered(struct sl_server_request *request,
+                                const struct sl_kv_answer *answer)
+{
+    request->work.kept.answer = answer;
+    if (request->channel != NULL) {
+        sl_server_scheduler_resume(request);
+    }
+}
+
 void sl_server_request_free(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
@@ -616,7 +634,8 @@ void sl_server_request_free(struct sl_server_request *request)
     if (server->shard != NULL) {
         sl_shard_abandon(server->shard, &request->work);
     }
-    put_payload(request);
+    sl_server_token_unbind(request->work.kept.token);
+    sl_server_request_put_payload(request);
     sl_server_admission_put_reply(request);
     sl_pool_put(&server->host->memory.requests, request);
     sl_server_unblock(server);
@@ -670,9 +689,16 @@ static enum sl_server_outcome run_slice(struct sl_server_request *request, uint3
         sl_server_session_touch(session);
     }
     server->writes.count += writes;
+    offer_token(server);
+    const bool was_kept = sl_server_request_is_kept(request);
     const uint32_t slice = slice_of(request);
     int result = sl_shard_run(server->shard, &request->work, reply_of(request),
                               keys < slice ? keys : slice, spent, &reason);
+    if (!was_kept && note_kept(session, request->id, &request->work)) {
+        sl_server_token_bind(request->work.kept.token, request);
+        sl_server_scheduler_kept(request);
+        return SL_SERVER_WAITS;
+    }
     if (writes && session != NULL) {
         session->begun_id = request->id;
         session->begun_sections = sl_shard_written(&request->work);
@@ -741,6 +767,9 @@ static enum sl_server_outcome start(struct sl_server_request *request, uint32_t 
             sl_server_scheduler_discard(request);
         } else if (outcome == SL_SERVER_CONTINUES) {
             sl_server_request_enter(request, SL_REQUEST_PHASE_MEMORY);
+        } else if (sl_server_request_is_kept(request)) {
+            sl_server_token_bind(request->work.kept.token, request);
+            sl_server_scheduler_kept(request);
         }
         return outcome;
     }

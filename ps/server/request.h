@@ -69,7 +69,7 @@ struct sl_server_incoming {
 enum sl_server_outcome {
     SL_SERVER_ANSWERED,  /* the request was removed from its list */
     SL_SERVER_CONTINUES, /* run it again; no progress if nothing was spent */
-    SL_SERVER_WAITS,     /* for clocks */
+    SL_SERVER_WAITS,     /* for clocks, or for its handler */
 };
 
 /* Lists of requests */
@@ -116,6 +116,12 @@ static inline void sl_server_request_enter(struct sl_server_request *request,
 
 /* Properties */
 
+/* Returns true for a request that its handler has kept, or that waits for one which it has kept. */
+static inline bool sl_server_request_is_kept(const struct sl_server_request *request)
+{
+    return sl_flags_has(request->work.flags, SL_SHARD_KEPT);
+}
+
 /* Returns true for a write that was not applied before. */
 static inline bool sl_server_request_writes(const struct sl_shard_request *work)
 {
@@ -151,6 +157,7 @@ static inline struct sl_shard_client sl_server_request_client(const struct sl_se
     return (struct sl_shard_client){
         .has_clock = conn->greeting.hello.role == SL_MESSAGE_ROLE_WORKER,
         .worker = conn->greeting.hello.task_index,
+        .client = conn->greeting.hello.client_id,
     };
 }
 
@@ -194,5 +201,13 @@ void sl_server_request_end(struct sl_server_request *request);
 
 /* Frees a request that needs no answer. */
 void sl_server_request_free(struct sl_server_request *request);
+
+/* The token of a kept request was answered (sl_server_token_answered_fn). If the client is
+ * disconnected, the answer waits for it. */
+void sl_server_request_answered(struct sl_server_request *request,
+                                const struct sl_kv_answer *answer);
+
+/* Frees the payload, which is not needed any more. */
+void sl_server_request_put_payload(struct sl_server_request *request);
 
 #endif

@@ -35,8 +35,8 @@ static void ready_remove(struct sl_server_channel *channel)
 static size_t buffer_bytes(const struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
-    const uint8_t *reply = request->reply;
-    return sl_server_buffers_size(&server->host->memory.buffers, request->payload) +
+    const uint8_t *payload = request->payload, *reply = request->reply;
+    return (payload == NULL ? 0 : sl_server_buffers_size(&server->host->memory.buffers, payload)) +
            (reply == NULL
                 ? 0
                 : sl_server_buffers_size(sl_server_shm_owner(server->host, reply), reply));
@@ -77,6 +77,10 @@ static void shrink(struct sl_server_request *request)
     struct sl_server *server = request->server;
     if (request->work.reply_done == 0) {
         sl_server_admission_put_reply(request);
+    }
+    if (sl_server_request_is_kept(request)) {
+        sl_server_request_put_payload(request);
+        return;
     }
     if (server->options.hooks != NULL && sl_flags_has(request->work.flags, SL_SHARD_WRITES)) {
         return; /* the log may need all of it */
@@ -201,7 +205,7 @@ static void to_resumed(struct sl_server_request *request)
     server->scheduler.runnable_count++;
 }
 
-static void resume(struct sl_server_request *request)
+void sl_server_scheduler_resume(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     unlist(request);
@@ -214,8 +218,9 @@ void sl_server_scheduler_resume_parked(struct sl_server *server)
 {
     SL_LIST_FOREACH (link, &server->scheduler.parked) {
         struct sl_server_request *request = sl_server_request_of(link);
-        if (!sl_shard_waits(server->shard, &request->work)) {
-            resume(request);
+        const bool is_away = sl_server_request_is_kept(request) && request->channel == NULL;
+        if (!is_away && !sl_shard_waits(server->shard, &request->work)) {
+            sl_server_scheduler_resume(request);
         }
     }
 }
@@ -240,6 +245,24 @@ static void leave_conn(struct sl_server_request *request)
     request->channel = NULL;
 }
 
+/* A kept request waits on, for its answer and its client. True: it does. */
+static bool orphan_kept(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    if (!sl_server_request_is_kept(request) || request->stage == SL_SERVER_REQUEST_DONE) {
+        return false;
+    }
+    if (request->list == &server->scheduler.resumed) { /* it was answered, but not resumed yet */
+        unlist(request);
+        sl_server_admission_put_reply(request);
+        sl_server_request_append(&server->scheduler.parked, request);
+        server->scheduler.parked_count++;
+    }
+    sl_server_shm_take_off(request, false);
+    leave_conn(request);
+    return true;
+}
+
 /* The request loses its channel. A write in progress is completed, and its client may retry it.
  * Everything else can restart. */
 static void orphan(struct sl_server_request *request)
@@ -249,6 +272,9 @@ static void orphan(struct sl_server_request *request)
         unlist(request); /* the backup has it; nobody needs the answer */
         sl_server_scheduler_leave(request);
         sl_server_request_free(request);
+        return;
+    }
+    if (orphan_kept(request)) {
         return;
     }
     struct sl_server_session *session = request->session;
@@ -310,8 +336,48 @@ void sl_server_scheduler_adopt(struct sl_server_request *request, struct sl_serv
     channel->conn->sink.long_requests += request->is_long;
 }
 
+void sl_server_scheduler_kept(struct sl_server_request *request)
+{
+    struct sl_server_session *session = request->session;
+    if (!request->overtaken) {
+        return;
+    }
+    request->overtaken = false;
+    session->overtaken_writes -= sl_flags_has(request->work.flags, SL_SHARD_KEPT_PUSH);
+    session->orphan = session->orphan == request ? NULL : session->orphan;
+    if (session->channel != NULL) {
+        ready_append(session->channel);
+    }
+}
+
+struct sl_server_request *sl_server_scheduler_find_kept(const struct sl_server_session *session,
+                                                        uint64_t id)
+{
+    SL_LIST_FOREACH (link, &session->server->scheduler.parked) {
+        struct sl_server_request *request = sl_server_request_of(link);
+        if (sl_server_request_is_kept(request) && request->session == session &&
+            request->id == id && request->channel == NULL) {
+            return request;
+        }
+    }
+    return NULL;
+}
+
+/* Frees the kept requests of a session that ends, which has no channel. */
+static void abandon_kept(const struct sl_server_session *session)
+{
+    SL_LIST_FOREACH (link, &session->server->scheduler.parked) {
+        struct sl_server_request *request = sl_server_request_of(link);
+        if (sl_server_request_is_kept(request) && request->session == session) {
+            unlist(request);
+            sl_server_request_free(request);
+        }
+    }
+}
+
 void sl_server_scheduler_abandon(struct sl_server_session *session)
 {
+    abandon_kept(session);
     struct sl_server_request *request = session->orphan;
     if (request == NULL) {
         return;

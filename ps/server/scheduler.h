@@ -32,6 +32,7 @@ struct sl_server;
 struct sl_server_channel;
 struct sl_server_request;
 struct sl_server_session;
+struct sl_server_tokens;
 
 struct sl_server_scheduler {
     struct sl_reactor_source source; /* of turn.c */
@@ -44,6 +45,8 @@ struct sl_server_scheduler {
     size_t orphan_bytes; /* those of disconnected clients */
     /* The host's freed_count when all runnable requests waited for memory; 0: they did not. */
     uint64_t blocked_at;
+    struct sl_server_tokens
+        *tokens;      /* of requests that a handler keeps; NULL: no handler, no shard */
     bool resume_next; /* take a resumed request next, else one of `ready` */
     bool yielded;     /* the previous turn left its slices to this one */
 };
@@ -65,6 +68,17 @@ void sl_server_scheduler_ran(struct sl_server_request *request, struct sl_server
 
 /* Clocks have moved: resumes requests that need not wait any longer. */
 void sl_server_scheduler_resume_parked(struct sl_server *server);
+
+/* Resumes a parked request. */
+void sl_server_scheduler_resume(struct sl_server_request *request);
+
+/* The handler has kept a request, which may have waited for it: later writes of its session go on.
+ */
+void sl_server_scheduler_kept(struct sl_server_request *request);
+
+/* Returns the session's kept request with this id, whose client was disconnected; NULL: none. */
+struct sl_server_request *sl_server_scheduler_find_kept(const struct sl_server_session *session,
+                                                        uint64_t id);
 
 /* Removes the request from its list. */
 void sl_server_scheduler_remove(struct sl_server_request *request);

@@ -10,7 +10,9 @@
 #include "ps/server/restore.h"
 #include "ps/server/shm.h"
 #include "ps/server/state.h"
+#include "ps/server/token.h"
 #include "ps/server/turn.h"
+#include "ps/shard/handler.h"
 #include "ps/shard/state.h"
 
 #define TICKS_PER_LEASE 8                          /* of the coordinator */
@@ -130,6 +132,7 @@ void sl_server_destroy(struct sl_server **server)
     sl_server_sessions_fini(&self->sessions);
     sl_server_turn_fini(self);
     sl_server_scheduler_fini(self);
+    sl_server_tokens_close(&self->scheduler.tokens);
     if (self->shard != NULL) {
         sl_shard_destroy(&self->shard);
     }
@@ -149,8 +152,13 @@ int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count
     options.index = index;
     options.count = count;
     options.copy = sl_server_next_copy(server);
-    int err = sl_shard_create(&options, &server->shard);
+    int err = options.kv_handler == NULL
+                  ? 0
+                  : sl_server_tokens_create(sl_reactor_mailbox(server->options.reactor),
+                                            sl_server_request_answered, &server->scheduler.tokens);
+    err = err != 0 ? err : sl_shard_create(&options, &server->shard);
     if (err != 0) {
+        sl_server_tokens_close(&server->scheduler.tokens);
         return err;
     }
     server->options.shard = options;
@@ -159,6 +167,16 @@ int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count
         sl_server_sessions_number(server);
     }
     return 0;
+}
+
+void sl_server_set_handler(struct sl_server *server, const struct sl_kv_handler *handler)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    server->options.shard.kv_handler = handler;
+    if (server->shard != NULL) {
+        sl_shard_handler_set(server->shard, handler);
+        sl_server_scheduler_resume_parked(server);
+    }
 }
 
 void sl_server_set_task(struct sl_server *server, uint32_t task_index)

@@ -133,6 +133,9 @@ void sl_server_set_leader(struct sl_server *server, const char *name, const char
 /* Changes the limit of the memory of the tables; rows beyond a lower one stay. */
 void sl_server_set_memory_limit(struct sl_server *server, size_t bytes_max);
 
+/* Replaces a handler without `handle`, for which requests wait; NULL: the tables add pushes up. */
+void sl_server_set_handler(struct sl_server *server, const struct sl_kv_handler *handler);
+
 /* Returns true when the shard exists and has tables. */
 bool sl_server_has_tables(const struct sl_server *server);
 

@@ -10,6 +10,7 @@
 #include "ps/server/request.h"
 #include "ps/server/session_snapshot.h"
 #include "ps/server/state.h"
+#include "ps/shard/whole.h"
 
 int sl_server_sessions_init(struct sl_server_sessions *sessions)
 {
@@ -127,6 +128,9 @@ static void server_session_end(struct sl_server_session *session, enum sl_server
         away_remove(session);
     }
     sl_server_scheduler_abandon(session);
+    if (server->shard != NULL && server->options.shard.kv_handler != NULL) {
+        sl_shard_whole_client_left(server->shard, session->client_id);
+    }
     if (server->role.logs && !sl_server_drains(server)) {
         server->options.hooks->client_event(session, event);
     }

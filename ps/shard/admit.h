@@ -15,7 +15,7 @@ bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *
 /* Returns true when a handler runs the operation and may return AGAIN. */
 static inline bool sl_shard_may_ask_again(const struct sl_shard *shard, uint8_t op)
 {
-    return shard->options.kv_handler != NULL && sl_shard_op_kv(op) && op != SL_REQUEST_KV_LENGTHS;
+    return shard->options.kv_handler != NULL && sl_shard_op_kv(op);
 }
 
 #endif

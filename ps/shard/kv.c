@@ -7,9 +7,11 @@
 #include "core/partition.h"
 #include "ps/shard/handler.h"
 #include "ps/shard/kv.h"
+#include "ps/shard/kv_measured.h"
 #include "ps/shard/lookup.h"
 #include "ps/shard/push.h"
 #include "ps/shard/snapshot_hooks.h"
+#include "ps/shard/whole.h"
 
 static_assert(SL_SHARD_BATCH_KEYS == SL_KV_TABLE_BATCH, "a batch is looked up at once");
 
@@ -162,6 +164,7 @@ static int push_begin(struct sl_shard *shard, struct sl_shard_table *table,
 void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_request *request)
 {
     sl_shard_handler_stop_waiting(shard, request);
+    sl_shard_whole_leave(shard, request);
     if (request->push.scratch != NULL && sl_shard_op_kv(request->view.section.op)) {
         struct sl_shard_table *table = shard->tables[request->view.section.table_id];
         if (table->kv != NULL) { /* else the table was dropped */
@@ -242,8 +245,15 @@ static bool visit_array(struct sl_shard_table *table, struct sl_shard_request *r
     const uint64_t most = (paid < VISIT_BYTES_LEAST ? VISIT_BYTES_LEAST : paid) / width;
     const uint32_t left = part.count - request->key_done;
     const uint32_t count = left < most ? left : (uint32_t)most;
-    sl_assert(array->length == part.whole);
-    visit(table, request, array, part.start + request->key_done, count, reply);
+    if (array == NULL) {
+        const enum sl_precision returned = sl_request_returned(&request->view.section);
+        const size_t bytes =
+            returned == SL_PRECISION_F32 ? width : sl_precision_row_bytes(returned, 1);
+        memset(reply + request->reply_done + request->done * bytes, 0, count * bytes);
+    } else {
+        sl_assert(array->length == part.whole);
+        visit(table, request, array, part.start + request->key_done, count, reply);
+    }
     slice->spent += 1 + (uint32_t)((uint64_t)count * width / SL_SHARD_KV_BYTES_PER_COST);
     request->done += count;
     request->key_done += count;
@@ -255,7 +265,8 @@ static bool visit_array(struct sl_shard_table *table, struct sl_shard_request *r
     return true;
 }
 
-/* Finds the arrays of the next keys: of a pull, or of a small push, which has created them. */
+/* Finds the arrays of the next keys: of a pull, or of a small push, which has created them. NULL: a
+ * pull of zeros. */
 static int find_batch(const struct sl_shard *shard, struct sl_shard_table *table,
                       const struct sl_shard_request *request, struct sl_shard_slice *slice,
                       uint32_t count, struct sl_kv_array **arrays)
@@ -267,6 +278,9 @@ static int find_batch(const struct sl_shard *shard, struct sl_shard_table *table
     }
     sl_kv_table_find(table->kv, keys, count, arrays);
     for (uint32_t i = 0; i < count; i++) {
+        if (arrays[i] == NULL && (request->view.section.flags & SL_REQUEST_FLAG_ZEROS) != 0) {
+            continue;
+        }
         if (arrays[i] == NULL) {
             return sl_shard_fail(shard, request, slice, SL_ERR_NOT_FOUND,
                                  "no client has pushed key %" PRIu64, keys[i]);
@@ -352,6 +366,38 @@ static int run_lengths(const struct sl_shard *shard, struct sl_shard_table *tabl
     return SL_SHARD_DONE;
 }
 
+/* A pull that asks for lengths. */
+static int run_measured(const struct sl_shard *shard, struct sl_shard_table *table,
+                        struct sl_shard_request *request, uint8_t *reply,
+                        struct sl_shard_slice *slice)
+{
+    struct sl_kv_array *arrays[SL_SHARD_BATCH_KEYS];
+    const struct sl_request_section *section = &request->view.section;
+    const uint64_t room_bytes = section->count / section->key_count * table->spec.dim;
+    while (request->key < section->key_count) {
+        const uint32_t paid = sl_shard_slice_left(slice);
+        if (paid == 0) {
+            return SL_SHARD_AGAIN;
+        }
+        const uint32_t count = sl_shard_batch(section->key_count - request->key, paid);
+        const uint64_t *keys = request->view.keys + request->key;
+        const int err = sl_shard_check_kv_owner(shard, request, slice, keys, count);
+        if (err != 0) {
+            return err;
+        }
+        sl_kv_table_find(table->kv, keys, count, arrays);
+        for (uint32_t i = 0; i < count; i++) {
+            const struct sl_kv_array *array = arrays[i];
+            sl_shard_kv_measured_write(table, request, request->key + i,
+                                       array == NULL ? NULL : array->values,
+                                       array == NULL ? 0 : array->length, reply);
+        }
+        request->key += count;
+        slice->spent += count + (uint32_t)(count * room_bytes / SL_SHARD_KV_BYTES_PER_COST);
+    }
+    return SL_SHARD_DONE;
+}
+
 /* While a snapshot is pending, only a push that fits into this slice runs. This is checked before
  * any array is created. */
 static bool is_held(const struct sl_shard_table *table, const struct sl_shard_request *request,
@@ -403,6 +449,10 @@ int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
                     struct sl_shard_request *request, uint8_t *reply, struct sl_shard_slice *slice)
 {
     const uint8_t op = request->view.section.op;
+    if (sl_shard_handler_is_awaited(shard)) {
+        return sl_shard_handler_ask_again(shard, request);
+    }
+    sl_shard_handler_stop_waiting(shard, request);
     if (op != SL_REQUEST_KV_LENGTHS && shard->options.kv_handler != NULL) {
         return sl_shard_handler_run(shard, table, request, reply, slice);
     }
@@ -421,7 +471,9 @@ int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
     }
     const bool pushes = request->phase == SL_SHARD_PHASE_APPLY;
     if (pushes || sl_shard_op_pulls(op)) {
-        result = visit_all(shard, table, request, reply, slice);
+        result = sl_shard_asks_lengths(&request->view.section)
+                     ? run_measured(shard, table, request, reply, slice)
+                     : visit_all(shard, table, request, reply, slice);
         slice->spent += sl_shard_snapshot_copy_debt(shard);
     }
     if (result == SL_SHARD_AGAIN && pushes) {
@@ -448,6 +500,7 @@ bool sl_shard_kv_is_chunked(const struct sl_shard *shard, const struct sl_shard_
     const struct sl_request_view *view = &request->view;
     const struct sl_shard_table *table = shard->tables[view->section.table_id];
     if (shard->options.kv_handler != NULL || view->section.key_count != 1 ||
+        sl_shard_asks_lengths(&view->section) ||
         sl_partition_kv_owner(view->keys[0], shard->options.count) != shard->options.index) {
         return false;
     }

@@ -104,6 +104,12 @@ static inline bool sl_shard_op_kv(uint8_t op)
     return op >= SL_REQUEST_KV_PUSH && op <= SL_REQUEST_KV_LENGTHS;
 }
 
+/* Whether a KV section asks for the lengths of the arrays that it pulls. */
+static inline bool sl_shard_asks_lengths(const struct sl_request_section *section)
+{
+    return section->op == SL_REQUEST_KV_PULL && (section->flags & SL_REQUEST_FLAG_LENGTHS) != 0;
+}
+
 /* Returns the kind of table that the operation needs. */
 static inline enum sl_table_kind sl_shard_op_kind(uint8_t op)
 {

@@ -13,6 +13,7 @@
 #include "ps/shard/snapshot.h"
 #include "ps/shard/snapshot_hooks.h"
 #include "ps/shard/table_drop.h"
+#include "ps/shard/whole.h"
 
 #define PUSH_BUFFER_BYTES_DEFAULT ((size_t)256 << 20)
 
@@ -31,6 +32,7 @@ int sl_shard_create(const struct sl_shard_options *options, struct sl_shard **ou
         return SL_ERR_NO_MEMORY;
     }
     shard->options = *options;
+    sl_list_init(&shard->wholes);
     sl_hot_keys_sampler_init(&shard->sampler, options->index);
     if (shard->options.push_buffer_bytes_max == 0) {
         shard->options.push_buffer_bytes_max = PUSH_BUFFER_BYTES_DEFAULT;
@@ -70,6 +72,7 @@ void sl_shard_destroy(struct sl_shard **shard)
             table_destroy(&(*shard)->tables[i]);
         }
     }
+    sl_shard_whole_fini(*shard);
     sl_shard_push_buffer_fini(&(*shard)->push_buffer);
     sl_shard_scratch_fini(&(*shard)->large);
     sl_shard_scratch_fini(&(*shard)->small);

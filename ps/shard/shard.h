@@ -23,11 +23,15 @@
 #include "net/session/message.h"
 #include "net/wire/request.h"
 #include "ps/optimizer/optimizer.h"
+#include "ps/shard/client.h"
 #include "ps/shard/main_section.h"
 
+struct sl_kv_answer;
 struct sl_kv_handler;
+struct sl_kv_token;
 struct sl_shard;
 struct sl_shard_scratch;
+struct sl_shard_whole;
 struct sl_shard_buffered_push;
 
 struct sl_shard_options {
@@ -38,7 +42,8 @@ struct sl_shard_options {
     bool limit_covers_all; /* memory_bytes_max also covers the push buffer and what tables need
                               besides their values */
     const struct sl_kv_handler *kv_handler; /* starling_kv.h: handles all KV tables, outlives the
-                                               shard; NULL: KV tables store arrays */
+                                               shard; without `handle`, their requests wait until
+                                               it is set; NULL: KV tables store arrays */
     uint64_t copy; /* names this copy of the shard in cursors of scans; no other copy has it */
 };
 
@@ -53,28 +58,6 @@ void sl_shard_destroy(struct sl_shard **shard);
 int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct sl_table_spec *spec,
                         struct sl_reason *reason);
 
-/* The client of a request.
- *
- * Consistency: ps/shard/clocks.h defines clocks, active workers and min_clock. Tables may differ in
- * mode and worker_count; clocks belong to the shard. When no worker is active, no request waits and
- * all buffered pushes are applied.
- *
- * Pulls: a pull of clock c is admitted
- * - ASP: always;
- * - BSP: when min_clock >= c;
- * - SSP(s): when min_clock + s >= c.
- *
- * Pushes: BSP buffers a push of clock c, which must be the worker's current clock. It is applied
- * when min_clock passes c: by iteration, then by worker, then by arrival, so that the result does
- * not depend on timing. A push_pull waits, then pushes; in BSP its rows do not show its own push.
- *
- * Requests never wait and pushes apply at once for these clients: without a clock; a worker beyond
- * worker_count that has not joined. Pushes of an inactive worker also apply at once. */
-struct sl_shard_client {
-    bool has_clock;
-    uint32_t worker; /* task index if has_clock; below SL_LIMIT_WORKERS */
-};
-
 /* A request in progress. The caller provides the memory. It and the request's bytes must not move
  * until the request is done or abandoned, also while parked. */
 enum sl_shard_request_flag {
@@ -86,6 +69,8 @@ enum sl_shard_request_flag {
     SL_SHARD_WANTS_FINITE = 32, /* some section needs sl_shard_check_finite */
     SL_SHARD_PLAIN = 64,        /* waits for no clock and needs no shared working memory */
     SL_SHARD_ASKS_AGAIN = 128,  /* KV table: the handler has returned AGAIN */
+    SL_SHARD_KEPT = 256,        /* it waits for its handler's answer, and needs no bytes any more */
+    SL_SHARD_KEPT_PUSH = 512,   /* the handler has got its push, which counts as done */
 };
 
 struct sl_shard_request {
@@ -121,6 +106,11 @@ struct sl_shard_request {
     uint32_t key;          /* current key; `done` counts values of the section */
     uint32_t key_done;     /* values of that key done */
     uint64_t handled_seen; /* `handled` of the shard at that time */
+    struct {
+        struct sl_kv_token *token;         /* that the handler has kept; NULL: none */
+        const struct sl_kv_answer *answer; /* to it; NULL: none yet */
+        struct sl_shard_whole *whole;      /* array that the section is a chunk of; NULL: none */
+    } kept;
 };
 
 /* Prepares a request. Checks form, tables, dense ranges and reply size of all its sections;
@@ -224,7 +214,8 @@ enum sl_shard_result {
  * KV tables (ps/table/kv_table.h) never wait for clocks. A pushing section checks all keys before
  * it creates or changes an array: in one slice for up to 256 keys, else with the large scratch.
  * Long arrays are updated in slices, so other requests may see them partly updated. With a handler,
- * each section is one call, however long; AGAIN parks the request until another call is handled. */
+ * each section is one call, however long; AGAIN parks the request until another call is handled.
+ * SL_KV_LATER parks a request of one section, with kept.token, until kept.answer is set. */
 int sl_shard_run(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *reply,
                  uint32_t budget, uint32_t *cost, struct sl_reason *reason);
 

@@ -2,6 +2,7 @@
 #ifndef SL_PS_SHARD_STATE_H
 #define SL_PS_SHARD_STATE_H
 
+#include "core/list.h"
 #include "ps/shard/clocks.h"
 #include "ps/shard/evict.h"
 #include "ps/shard/hot_keys.h"
@@ -103,9 +104,11 @@ struct sl_shard {
     struct sl_hot_keys_sampler sampler;
     struct sl_shard_snapshots snapshots;
     /* Handler of KV tables: */
-    uint64_t handled;    /* calls that did not return AGAIN */
-    uint32_t asks_again; /* requests waiting for such a call */
-    bool handler_moved;  /* such a call came and is not reported yet */
+    uint64_t handled;          /* calls that did not return AGAIN */
+    uint32_t asks_again;       /* requests waiting for such a call */
+    bool handler_moved;        /* such a call came and is not reported yet */
+    struct sl_list wholes;     /* arrays of whole.h, the newest first */
+    struct sl_kv_token *token; /* for the next request that the handler keeps; NULL: it cannot */
 };
 
 /* Returns the keys that wait; NULL: none are kept. */

@@ -158,6 +158,8 @@ static void request_init(struct sl_shard_request *request, const struct sl_shard
     request->parked_on = 0;
     request->push.scratch = NULL;
     request->push.buffered = NULL;
+    request->kept.token = NULL;
+    request->kept.whole = NULL;
 }
 
 /* Checks the request from its prefix on. */

@@ -74,6 +74,12 @@ static void choose_arrays(struct sl_request_section *section, uint8_t count, uin
         break;
     default:
         section->count = section->key_count * (1 + count % 2ULL);
+        if (section->op == SL_REQUEST_KV_PULL && (how & 8) != 0) {
+            section->flags = SL_REQUEST_FLAG_LENGTHS;
+        }
+    }
+    if (section->op == SL_REQUEST_KV_PULL && (how & 16) != 0) {
+        section->flags |= SL_REQUEST_FLAG_ZEROS;
     }
 }
 
@@ -91,7 +97,8 @@ void fuzz_request_kv_write(struct sl_bytes_writer *writer, uint32_t shard, uint3
         choose_arrays(&section, count, how);
     }
     const uint32_t width = fuzz_request_kv_width(section.table_id, first);
-    if (width == sizeof(float) && (count & 64) != 0 && op != SL_REQUEST_KV_LENGTHS) {
+    if (width == sizeof(float) && (count & 64) != 0 && op != SL_REQUEST_KV_LENGTHS &&
+        (section.flags & SL_REQUEST_FLAG_LENGTHS) == 0) {
         fuzz_request_encode(&section, how >> 2 & 3, how >> 4 & 3);
     }
     sl_bytes_put(writer, &section, sizeof section);

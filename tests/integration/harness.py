@@ -29,7 +29,7 @@ SKIPPED = 77  # a program's exit status (CMake: SKIP_RETURN_CODE)
 # The variables that the programs read: a test sets those that it means, and no others leak in.
 OWN_VARIABLES = ("NETWORK_", "PS_", "WORKER_", "RANK", "WORLD_SIZE", "STARLING_COORDINATOR", "STARLING_HTTP", "STARLING_LOG", "STARLING_TCP",
                  "STARLING_SECRET", "STARLING_CLUSTER", "STARLING_SHM", "STARLING_RDMA", "STARLING_DPDK_DEVICE", "STARLING_TEST_FAULTS", "MC_GID_INDEX",
-                 "NCCL_IB_GID_INDEX", "TF_CONFIG", "SLURM_", "DMLC_",
+                 "NCCL_IB_GID_INDEX", "TF_CONFIG", "SLURM_", "DMLC_", "BYTEPS_",
                  "NUM_KEY_PER_SERVER", "LOG_DURATION", "TOTAL_DURATION")
 
 

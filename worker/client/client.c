@@ -141,7 +141,8 @@ static int wait_for_start(struct sl_client *client)
     return err;
 }
 
-static int create(const struct sl_client_options *options, struct sl_client **out)
+static int create(const struct sl_client_options *options, const struct sl_client_place *place,
+                  struct sl_client **out)
 {
     uint32_t count = options->reactor_count == 0 ? 1 : options->reactor_count;
     if (count > SL_LIMIT_REACTORS || (options->manual_progress && count > 1)) {
@@ -152,7 +153,7 @@ static int create(const struct sl_client_options *options, struct sl_client **ou
     char host[SL_SHM_HOST_BYTES];
     sl_shm_host(host);
     struct sl_client_setup setup = {
-        .reactor_count = count, .find_transport = sl_builtin_find, .host = host};
+        .reactor_count = count, .find_transport = sl_builtin_find, .host = host, .place = *place};
     if (getrandom(&setup.client_id, sizeof setup.client_id, 0) != sizeof setup.client_id) {
         return sl_reason_report(SL_ERR_IO, "client: the system gives no random number");
     }
@@ -184,6 +185,12 @@ static int create(const struct sl_client_options *options, struct sl_client **ou
 
 int sl_client_create(const struct sl_client_options *options, struct sl_client **out)
 {
+    return sl_client_create_at(options, &(struct sl_client_place){0}, out);
+}
+
+int sl_client_create_at(const struct sl_client_options *options,
+                        const struct sl_client_place *place, struct sl_client **out)
+{
     sl_assert(options != NULL);
     sl_assert(out != NULL);
     struct sl_reason reason;
@@ -192,7 +199,7 @@ int sl_client_create(const struct sl_client_options *options, struct sl_client *
     if (err != 0) {
         return sl_reason_report(err, "client: %s", reason.text);
     }
-    return create(&own, out);
+    return create(&own, place, out);
 }
 
 /* Sends a finish, so that no other worker waits for this clock. */

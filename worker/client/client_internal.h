@@ -63,6 +63,16 @@ struct sl_client {
     uint32_t own_reactor_count;
 };
 
+/* What a client is to other processes of the job, for programs with the key-value interface. */
+struct sl_client_place {
+    uint32_t beside;              /* SL_MESSAGE_BESIDE_...; 0: of no process but itself */
+    struct sl_relay_inbox *inbox; /* for their messages; NULL: it takes none */
+};
+
+/* As sl_client_create. */
+int sl_client_create_at(const struct sl_client_options *options,
+                        const struct sl_client_place *place, struct sl_client **out);
+
 /* Runs an operation of client_io 0; reports its error after `what`. Blocks. Any thread. */
 int sl_client_ask_coordinator(struct sl_client *client, struct sl_control_op *op,
                               uint32_t timeout_ms, const char *what);

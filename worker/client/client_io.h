@@ -40,6 +40,7 @@ struct sl_client_io_buffer {
 
 /* Shared by all client_ios of a client; owned by the client. */
 struct sl_send_arena;
+struct sl_relay_inbox;
 struct sl_dpdk_device_list;
 struct sl_client_io_options {
     /* sl_builtin_find, or a simulation's function. */
@@ -63,6 +64,8 @@ struct sl_client_io_options {
     uint32_t ps_count, worker_count;                     /* expected; 0: unknown */
     uint64_t heartbeat_ns;      /* requested interval; 0: a quarter of the lease */
     struct sl_metrics *metrics; /* of the client; NULL: it sends no reports */
+    /* Where messages of other processes wait; outlives the client. NULL: they are refused. */
+    struct sl_relay_inbox *inbox;
     /* HOST:PORT of the program's HTTP server, which outlives the client; NULL: none. Set by any
      * thread. */
     _Atomic(const char *) http;

@@ -12,12 +12,13 @@
 #include "worker/client/client_io_transport.h"
 #include "worker/client/client_report.h"
 #include "worker/client/failover.h"
+#include "worker/client/relay.h"
 
 /* An unanswered repeated registration is sent again after this time. */
 #define REGISTER_TIMEOUT_NS (60 * SL_CLOCK_NS_PER_S)
 
-/* The coordinator's answer to a barrier that timed out, which says how many came, may take so long.
- */
+/* The coordinator's answer to a barrier or a message that timed out, with the missing processes,
+ * may take so long. */
 #define BARRIER_GRACE_NS    (200 * SL_CLOCK_NS_PER_MS)
 
 #define HEARTBEATS_A_LEASE  4
@@ -224,6 +225,8 @@ static void client_control_notified(void *ctx, struct sl_session *session,
         const struct sl_message_expired *lost = &message->expired;
         sl_log_warn("%s/%u expired: %s", lost->role == SL_MESSAGE_ROLE_PS ? "ps" : "worker",
                     lost->task_index, lost->why);
+    } else if (message->kind == SL_MESSAGE_RELAY) {
+        sl_relay_receive(io, &message->relay);
     }
 }
 
@@ -353,20 +356,28 @@ void sl_control_table_find(struct sl_control_op *op)
     client_control_ask(op, &message, table_found);
 }
 
-/* Asks for what an older coordinator would take for a violation of the protocol. */
-static void ask_newer(struct sl_control_op *op, struct sl_message *message,
-                      sl_session_answer_fn *answer)
+/* Fails the operation if the coordinator is older than `level` of SL_MESSAGE_SPEC_KNOWS: it would
+ * take the request for another one, or for a violation of the protocol. */
+static bool check_level(struct sl_control_op *op, uint32_t level)
 {
     const uint32_t knows = op->io->coordinator.knows;
-    if (knows < SL_MESSAGE_SPEC_KNOWS_ROWS) {
+    if (knows < level) {
         sl_control_op_fail(op, SL_ERR_VERSION,
-                           "%s: it is older than this client (level %u, not %d), and cannot do "
+                           "%s: it is older than this client (level %u, not %u), and cannot do "
                            "this: update its software",
-                           op->io->options->coordinator_name, knows, SL_MESSAGE_SPEC_KNOWS_ROWS);
-        sl_control_op_answer(op);
-        return;
+                           op->io->options->coordinator_name, knows, level);
     }
-    client_control_ask(op, message, answer);
+    return knows >= level;
+}
+
+static void ask_newer(struct sl_control_op *op, struct sl_message *message, uint32_t level,
+                      sl_session_answer_fn *answer)
+{
+    if (check_level(op, level)) {
+        client_control_ask(op, message, answer);
+    } else {
+        sl_control_op_answer(op);
+    }
 }
 
 static void tables_listed(void *ctx, const struct sl_message *answer, int err, const char *reason)
@@ -383,7 +394,7 @@ static void tables_listed(void *ctx, const struct sl_message *answer, int err, c
 void sl_control_tables(struct sl_control_op *op)
 {
     struct sl_message message = {.kind = SL_MESSAGE_TABLES_GET, .table_id = op->table.id};
-    ask_newer(op, &message, tables_listed);
+    ask_newer(op, &message, SL_MESSAGE_SPEC_KNOWS_ROWS, tables_listed);
 }
 
 static void operation_allowed(void *ctx, const struct sl_message *answer, int err,
@@ -398,7 +409,7 @@ void sl_control_operate(struct sl_control_op *op)
 {
     struct sl_message message = {.kind = SL_MESSAGE_OPERATION};
     snprintf(message.why, sizeof message.why, "%s", op->name);
-    ask_newer(op, &message, operation_allowed);
+    ask_newer(op, &message, SL_MESSAGE_SPEC_KNOWS_ROWS, operation_allowed);
 }
 
 static void placement_changed(void *ctx, const struct sl_message *answer, int err,
@@ -416,7 +427,7 @@ void sl_control_change_placement(struct sl_control_op *op)
 {
     struct sl_message message = {.kind = SL_MESSAGE_PLACEMENT_CHANGE,
                                  .placement_change = *op->placement.change};
-    ask_newer(op, &message, placement_changed);
+    ask_newer(op, &message, SL_MESSAGE_SPEC_KNOWS_ROWS, placement_changed);
 }
 
 static void table_dropped(void *ctx, const struct sl_message *answer, int err, const char *reason)
@@ -432,7 +443,7 @@ void sl_control_table_drop(struct sl_control_op *op)
 {
     struct sl_message message = {.kind = SL_MESSAGE_TABLE_DROP};
     snprintf(message.table_name, sizeof message.table_name, "%s", op->name);
-    ask_newer(op, &message, table_dropped);
+    ask_newer(op, &message, SL_MESSAGE_SPEC_KNOWS_ROWS, table_dropped);
 }
 
 static void barrier_done(void *ctx, const struct sl_message *answer, int err, const char *reason)
@@ -453,9 +464,26 @@ void sl_control_barrier(struct sl_control_op *op)
     struct sl_message message = {.kind = SL_MESSAGE_BARRIER};
     snprintf(message.barrier.name, sizeof message.barrier.name, "%s", op->name);
     message.barrier.count = op->count;
+    message.barrier.groups = op->groups;
     message.barrier.timeout_ms = client_control_time_left_ms(op);
     op->deadline_ns += BARRIER_GRACE_NS;
-    client_control_ask(op, &message, barrier_done);
+    ask_newer(op, &message, op->groups != 0 ? SL_MESSAGE_SPEC_KNOWS_RELAY : 0, barrier_done);
+}
+
+void sl_control_ask_relay(struct sl_control_op *op, struct sl_message *message,
+                          sl_session_answer_fn *answer, void *ctx)
+{
+    struct sl_client_io *io = op->io;
+    message->relay.timeout_ms = client_control_time_left_ms(op);
+    if (io->coordinator.is_lost) {
+        answer(ctx, NULL, SL_ERR_CLOSED, io->coordinator.reason);
+    } else if (!check_level(op, SL_MESSAGE_SPEC_KNOWS_RELAY)) {
+        answer(ctx, NULL, SL_ERR_VERSION, op->text);
+    } else {
+        sl_session_request(io->coordinator.session, message,
+                           sl_client_io_time_left(io, op->deadline_ns + BARRIER_GRACE_NS), answer,
+                           ctx);
+    }
 }
 
 static void checkpoint_done(void *ctx, const struct sl_message *answer, int err, const char *reason)

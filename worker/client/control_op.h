@@ -32,6 +32,7 @@ struct sl_control_op {
     const char *name;
     uint32_t count;
     union {
+        uint32_t groups; /* of a barrier: SL_MESSAGE_GROUP_... */
         uint64_t number; /* out: of a checkpoint */
         struct {
             const struct sl_message_placement_change *change;

@@ -126,8 +126,11 @@ uint64_t sl_encode_kv_reply_bytes(const struct sl_operation *operation,
     if (operation->op == SL_REQUEST_KV_LENGTHS) {
         return sl_bytes_pad8(arrays->key_count * sizeof(uint32_t));
     }
+    const uint64_t lengths_bytes =
+        operation->lengths == NULL ? 0 : sl_bytes_pad8(arrays->key_count * sizeof(uint32_t));
     return sl_encoder_pulls(operation)
-               ? sl_bytes_pad8(values_bytes(operation, operation->pull, arrays->count))
+               ? sl_bytes_pad8(values_bytes(operation, operation->pull, arrays->count)) +
+                     lengths_bytes
                : 0;
 }
 
@@ -193,12 +196,18 @@ static int add_read(struct sl_encoder *encoder, const struct sl_operation *opera
     bool lengths = operation->op == SL_REQUEST_KV_LENGTHS;
     uint64_t row_bytes = lengths ? sizeof(uint32_t) : width_of(operation);
     uint64_t first = lengths ? arrays->key : arrays->start;
-    return sl_encoder_add_read(
+    const int err = sl_encoder_add_read(
         encoder,
         (struct sl_read){.to = (uint8_t *)operation->values + first * row_bytes,
                          .row_count = lengths ? arrays->key_count : (uint32_t)arrays->count,
                          .row_bytes = (uint32_t)row_bytes,
                          .precision = operation->pull});
+    return err != 0 || operation->lengths == NULL
+               ? err
+               : sl_encoder_add_read(encoder,
+                                     (struct sl_read){.to = operation->lengths + arrays->key,
+                                                      .row_count = arrays->key_count,
+                                                      .row_bytes = sizeof(uint32_t)});
 }
 
 static void put_values(struct sl_encoder *encoder, const struct sl_operation *operation,
@@ -230,7 +239,9 @@ static int put_section(struct sl_encoder *encoder, const struct sl_operation *op
     if (err != 0) {
         return err;
     }
-    section.flags = with_lens ? SL_REQUEST_FLAG_LENS : 0;
+    section.flags = (uint8_t)((with_lens ? SL_REQUEST_FLAG_LENS : 0) |
+                              (operation->lengths != NULL ? SL_REQUEST_FLAG_LENGTHS : 0) |
+                              (operation->zeros ? SL_REQUEST_FLAG_ZEROS : 0));
     section.key_count = arrays->key_count;
     section.count = arrays->count;
     sl_encoder_put_section(encoder, operation, section);

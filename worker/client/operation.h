@@ -51,6 +51,8 @@ struct sl_operation {
                            /* KV: values to push */
     void *values;          /* likewise; or pooled bags; KV_LENGTHS: u32[key_count] */
     uint8_t *found;        /* FIND: [key_count] */
+    uint32_t *lengths;     /* KV_PULL that asks for them: [key_count]; else NULL */
+    bool zeros;            /* KV_PULL: keys without an array have values of 0 */
     /* SCAN, EVICT of this shard; start, count, command: as in the section; width: its bag_count;
      * values: the whole reply */
     const struct sl_request_scan *scan; /* NULL: EVICT */

@@ -217,6 +217,7 @@ static void fill_io_options(struct sl_client *client, const struct sl_client_opt
     to->ps_count = options->server_count;
     to->worker_count = options->worker_count;
     to->metrics = &client->metrics;
+    to->inbox = setup->place.inbox;
     to->heartbeat_ns = options->heartbeat_ms * SL_CLOCK_NS_PER_MS;
     to->hello = (struct sl_message_hello){
         .role = worker ? SL_MESSAGE_ROLE_WORKER : SL_MESSAGE_ROLE_CLIENT,
@@ -225,6 +226,7 @@ static void fill_io_options(struct sl_client *client, const struct sl_client_opt
         .client_id = setup->client_id,
         .checksum = options->checksum,
         .join_running = options->join_running,
+        .beside = setup->place.beside,
         .secret = options->task_index == SL_CLIENT_OPERATOR ? SL_MESSAGE_SECRET_OPERATOR
                                                             : SL_MESSAGE_SECRET_CLUSTER,
     };

@@ -15,6 +15,7 @@ struct sl_client_setup {
     void *medium;       /* of the transports: net/transport.h */
     const char *host;   /* net/shm/shm.h; NULL or "": no shared memory. Copied */
     uint64_t client_id; /* random: identifies this process */
+    struct sl_client_place place;
     /* Reactor 0 serves only the coordinator; the shards use the others. */
     bool control_apart;
     /* Manual progress: one of the reactors, attached to the calling thread, which alone uses the

@@ -90,6 +90,13 @@ int sl_step_refuse(struct sl_step *step);
  * perhaps on another thread, and add it unchecked later. Any thread. */
 bool sl_step_kv_is_valid(const struct sl_kv_batch *batch);
 bool sl_step_kv_ascend(const uint64_t *keys, uint32_t key_count);
-int sl_step_kv_add(struct sl_step *step, struct sl_table *table, const struct sl_kv_batch *batch);
+/* zeros: pulls of keys without an array give 0. */
+int sl_step_kv_add(struct sl_step *step, struct sl_table *table, const struct sl_kv_batch *batch,
+                   bool zeros);
+
+/* Pulls up to value_count / key_count values of each key, where the array is not longer, and its
+ * length; unchecked. Errors: those of a step. */
+int sl_step_kv_measure(struct sl_step *step, struct sl_table *table,
+                       const struct sl_kv_batch *batch, uint32_t *lengths);
 
 #endif

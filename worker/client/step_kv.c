@@ -62,10 +62,12 @@ bool sl_step_kv_is_valid(const struct sl_kv_batch *batch)
 int sl_step_kv(struct sl_step *step, struct sl_table *table, const struct sl_kv_batch *batch)
 {
     sl_assert(batch != NULL);
-    return sl_step_kv_is_valid(batch) ? sl_step_kv_add(step, table, batch) : sl_step_refuse(step);
+    return sl_step_kv_is_valid(batch) ? sl_step_kv_add(step, table, batch, false)
+                                      : sl_step_refuse(step);
 }
 
-int sl_step_kv_add(struct sl_step *step, struct sl_table *table, const struct sl_kv_batch *batch)
+int sl_step_kv_add(struct sl_step *step, struct sl_table *table, const struct sl_kv_batch *batch,
+                   bool zeros)
 {
     if (!sl_step_takes(step, table, SL_TABLE_KV)) {
         return sl_step_refuse(step);
@@ -82,6 +84,26 @@ int sl_step_kv_add(struct sl_step *step, struct sl_table *table, const struct sl
         .count = batch->value_count,
         .gradients = batch->push,
         .values = batch->pull,
+        .zeros = zeros && batch->push == NULL,
+    };
+    return sl_step_add(step, &operation);
+}
+
+int sl_step_kv_measure(struct sl_step *step, struct sl_table *table,
+                       const struct sl_kv_batch *batch, uint32_t *lengths)
+{
+    if (!sl_step_takes(step, table, SL_TABLE_KV)) {
+        return sl_step_refuse(step);
+    }
+    const struct sl_operation operation = {
+        .op = SL_REQUEST_KV_PULL,
+        .table = table,
+        .keys = batch->keys,
+        .key_count = batch->key_count,
+        .command = batch->command,
+        .count = batch->value_count,
+        .values = batch->pull,
+        .lengths = lengths,
     };
     return sl_step_add(step, &operation);
 }

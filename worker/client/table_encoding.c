@@ -65,7 +65,8 @@ static int encoding_check(const struct sl_table *table, const struct sl_encoding
 int sl_table_encoding_apply(struct sl_step *step, const struct sl_encoding *encoding,
                             struct sl_operation *operation)
 {
-    const uint8_t carries = operation->op < sizeof carried ? carried[operation->op] : 0;
+    const uint8_t carries =
+        operation->op < sizeof carried && operation->lengths == NULL ? carried[operation->op] : 0;
     const struct sl_encoding own = {
         .pull = (carries & RETURNS) != 0 ? encoding->pull : SL_PRECISION_F32,
         .push = (carries & PUSHES) != 0 ? encoding->push : SL_PRECISION_F32,

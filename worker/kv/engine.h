@@ -16,6 +16,7 @@
 #include "core/reason.h"
 #include "reactor/mailbox.h"
 #include "worker/client/client_internal.h"
+#include "worker/client/relay.h"
 #include "worker/kv/join.h"
 
 /* A table, for its user. */
@@ -23,6 +24,8 @@ struct sl_kv {
     struct sl_engine *engine;
     struct sl_table *table;
     uint32_t timeout_ms;
+    bool zeros;       /* of the options */
+    uint32_t room;    /* the driving thread's: values of the longest array of pulls with `place` */
     bool owns_engine; /* the first table of its engine: closing it destroys the engine */
 
     /* Under the lock. */
@@ -39,14 +42,42 @@ struct sl_engine_waiter {
     int err;
 };
 
+struct sl_engine_call;
+
+/* Other work of the driving thread, such as opening a table or a barrier. */
+struct sl_engine_job {
+    /* Called on the driving thread; must not block. Returns AGAIN until the job is over, then its
+     * result. */
+    int (*poll)(struct sl_engine *engine, struct sl_engine_job *job);
+    struct sl_engine_job *next;
+    struct sl_engine_waiter *waiter; /* NULL: no thread waits */
+    struct sl_reason reason;         /* of a failure, for the thread that waits */
+};
+
+/* A message to other processes, which is a call without a step. */
+struct sl_engine_send {
+    struct sl_engine_job job; /* must be first */
+    struct sl_engine_call *call;
+    struct sl_relay *relay; /* owned */
+    bool posted;
+};
+
+/* Functions of the program for messages. */
+struct sl_engine_messages {
+    sl_kv_message_fn *request, *answer; /* NULL: not set */
+    void *ctx;
+};
+
 struct sl_engine_call {
     /* Set by the thread that begins the call. */
     struct sl_kv *kv;
     uint64_t timestamp;
     uint64_t deadline_ns;
     struct sl_kv_call request;
-    uint32_t *lengths; /* lengths call: receives the lengths; else NULL */
-    void *copy;        /* copies of the caller's arrays; or NULL */
+    uint32_t *lengths;             /* lengths call: receives the lengths; else NULL */
+    struct sl_engine_send *send;   /* message: owned; else NULL */
+    struct sl_engine_place *place; /* place.h; NULL: not begun, or no such pull */
+    void *copy;                    /* copies of the caller's arrays; or NULL */
     size_t copy_bytes;
 
     /* Under the lock. */
@@ -63,18 +94,11 @@ struct sl_engine_list {
     struct sl_engine_call *first, *last;
 };
 
-/* Other work of the driving thread, such as opening a table or a barrier. */
-struct sl_engine_job {
-    /* Called on the driving thread; must not block. Returns AGAIN until the job is over, then its
-     * result. */
-    int (*poll)(struct sl_engine *engine, struct sl_engine_job *job);
-    struct sl_engine_job *next;
-    struct sl_engine_waiter *waiter;
-    struct sl_reason reason; /* of a failure, for the thread that waits */
-};
-
 #define SL_ENGINE_BUCKETS    1024U
 #define SL_ENGINE_TEXT_BYTES 256
+
+/* Messages of this process that are sent and have no answer; further ones wait. */
+#define SL_ENGINE_SENDS_MAX  64
 
 /* A free call keeps its copy buffer up to this size. */
 #define SL_ENGINE_COPY_BYTES (64U << 10)
@@ -90,6 +114,7 @@ struct sl_engine {
     bool has_thread;
     pthread_t thread; /* if has_thread */
     struct sl_client *client;
+    struct sl_relay_inbox inbox;
 
     pthread_mutex_t lock;         /* if has_thread: protects the fields up to `failures` */
     struct sl_engine_call **heap; /* queued calls: a binary heap, next call first */
@@ -103,6 +128,7 @@ struct sl_engine {
     struct sl_mailbox_lane *lane; /* into the mailbox of the driven reactor */
     bool wake_pending;            /* a wake-up mail is in flight */
     bool stopping;
+    struct sl_engine_messages messages;
     struct sl_engine_failures failures;
 
     /* The driving thread's. */
@@ -113,12 +139,14 @@ struct sl_engine {
         bool backlog;    /* calls stay queued because too many steps are out */
         struct sl_engine_list ended;
         struct sl_engine_job *jobs;
+        uint32_t sends_out;
+        struct sl_engine_messages messages; /* a copy */
     } driver;
 };
 
-/* Creates the client and, unless caller_drives, its thread. The caller owns *out. Errors: as
- * sl_client_create. */
-int sl_engine_create(const struct sl_client_options *options, bool caller_drives,
+/* Creates the client, beside a process of the job (SL_MESSAGE_BESIDE_...) or as a worker (0), and,
+ * unless caller_drives, its thread. The caller owns *out. Errors: as sl_client_create. */
+int sl_engine_create(const struct sl_client_options *options, uint32_t beside, bool caller_drives,
                      struct sl_engine **out);
 
 /* No call may be outstanding and no other thread inside a function of the engine. Sets *engine to
@@ -130,6 +158,9 @@ void sl_engine_destroy(struct sl_engine **engine);
  * below. */
 int sl_engine_begin(struct sl_kv *kv, const struct sl_kv_call *request, uint32_t *lengths,
                     uint64_t *timestamp);
+
+/* Queues a message with its targets; owns it, also after an error. Errors: NO_MEMORY, CLOSED. */
+int sl_engine_begin_send(struct sl_kv *kv, struct sl_relay *relay, uint64_t *timestamp);
 
 /* Waits for the call and returns its result. Other errors: INVALID (no such call, or in a
  * callback), NO_MEMORY. */
@@ -151,6 +182,9 @@ int sl_engine_run_job(struct sl_engine *engine, struct sl_engine_job *job);
 void sl_engine_wake(struct sl_engine *engine);
 
 /* Driving thread only */
+
+/* `poll` of a message. */
+int sl_engine_poll_send(struct sl_engine *engine, struct sl_engine_job *job);
 
 /* Admits queued calls while steps are available, completes calls with their callbacks, and polls
  * the jobs. Never blocks. */
@@ -179,7 +213,8 @@ static inline void sl_engine_unlock(struct sl_engine *engine)
 
 /* Takes a call, with its copy buffer if one is kept; NULL: out of memory. */
 struct sl_engine_call *sl_engine_take_call(struct sl_engine *engine);
-/* Returns a call to the free list; frees a copy buffer larger than SL_ENGINE_COPY_BYTES. */
+/* Returns a call to the free list; frees its message, and a copy buffer larger than
+ * SL_ENGINE_COPY_BYTES. */
 void sl_engine_give_call(struct sl_engine *engine, struct sl_engine_call *call);
 
 /* Queues the call and sets its timestamp. Errors: NO_MEMORY. */

@@ -111,6 +111,25 @@ int sl_engine_begin(struct sl_kv *kv, const struct sl_kv_call *request, uint32_t
     return publish(engine, call, timestamp);
 }
 
+int sl_engine_begin_send(struct sl_kv *kv, struct sl_relay *relay, uint64_t *timestamp)
+{
+    struct sl_engine *engine = kv->engine;
+    struct sl_engine_send *send = calloc(1, sizeof *send);
+    sl_engine_lock(engine);
+    struct sl_engine_call *call = send == NULL ? NULL : sl_engine_take_call(engine);
+    sl_engine_unlock(engine);
+    if (call == NULL) {
+        free(send);
+        sl_relay_destroy(&relay);
+        return SL_ERR_NO_MEMORY;
+    }
+    *send = (struct sl_engine_send){.job.poll = sl_engine_poll_send, .call = call, .relay = relay};
+    call->kv = kv;
+    call->send = send;
+    call->deadline_ns = sl_clock_now_ns(sl_clock_system()) + kv->timeout_ms * SL_CLOCK_NS_PER_MS;
+    return publish(engine, call, timestamp);
+}
+
 /* Waiting */
 
 static int sleep_until_over(struct sl_engine *engine, struct sl_engine_waiter *waiter)

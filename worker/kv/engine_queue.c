@@ -5,6 +5,7 @@
 #include "core/array.h"
 #include "core/assert.h"
 #include "worker/kv/engine.h"
+#include "worker/kv/place.h"
 
 /* Calls */
 
@@ -26,6 +27,12 @@ void sl_engine_give_call(struct sl_engine *engine, struct sl_engine_call *call)
         call->copy = NULL;
         call->copy_bytes = 0;
     }
+    if (call->send != NULL) {
+        sl_relay_destroy(&call->send->relay);
+        free(call->send);
+        call->send = NULL;
+    }
+    sl_place_free(call);
     call->next = engine->free_calls;
     engine->free_calls = call;
 }

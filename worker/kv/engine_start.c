@@ -12,16 +12,22 @@ static int take_port(struct sl_engine *engine)
 {
     struct sl_client *client = engine->client;
     int err = sl_port_here(client->ports, &engine->driver.port);
+    err = err != 0
+              ? err
+              : sl_relay_inbox_open(&engine->inbox, &client->ios[0], engine->driver.port->driven);
     if (err == 0 && engine->has_thread) {
         err = sl_mailbox_lane_open(sl_reactor_mailbox(engine->driver.port->driven), &engine->lane);
     }
     return err;
 }
 
-static int join_cluster(struct sl_engine *engine, const struct sl_client_options *options)
+static int join_cluster(struct sl_engine *engine, const struct sl_client_options *options,
+                        uint32_t beside)
 {
-    int err = sl_client_create(options, &engine->client);
+    const struct sl_client_place place = {.beside = beside, .inbox = &engine->inbox};
+    int err = sl_client_create_at(options, &place, &engine->client);
     if (err == 0 && (err = take_port(engine)) != 0) {
+        sl_relay_inbox_close(&engine->inbox);
         sl_client_destroy(&engine->client);
         sl_reason_set(sl_reason_last(), "kv: cannot start its thread: %s", sl_err_name(err));
     }
@@ -33,6 +39,7 @@ static void leave_cluster(struct sl_engine *engine)
     if (engine->lane != NULL) {
         sl_mailbox_lane_close(&engine->lane);
     }
+    sl_relay_inbox_close(&engine->inbox);
     sl_client_destroy(&engine->client);
 }
 
@@ -41,6 +48,7 @@ static void leave_cluster(struct sl_engine *engine)
 struct start {
     struct sl_engine *engine;
     const struct sl_client_options *options;
+    uint32_t beside;
     struct sl_engine_waiter *waiter;
     int err;
     struct sl_reason reason; /* of err */
@@ -66,7 +74,7 @@ static void *engine_start_run(void *ctx)
 {
     struct start *start = ctx;
     struct sl_engine *engine = start->engine;
-    int err = join_cluster(engine, start->options);
+    int err = join_cluster(engine, start->options, start->beside);
     start->reason = *sl_reason_last();
     int posted = sl_mailbox_post(
         start->waiter->lane,
@@ -86,10 +94,13 @@ static void *engine_start_run(void *ctx)
     return NULL;
 }
 
-static int start_thread(struct sl_engine *engine, const struct sl_client_options *options)
+static int start_thread(struct sl_engine *engine, const struct sl_client_options *options,
+                        uint32_t beside)
 {
-    struct start start = {
-        .engine = engine, .options = options, .waiter = sl_engine_take_waiter(engine)};
+    struct start start = {.engine = engine,
+                          .options = options,
+                          .beside = beside,
+                          .waiter = sl_engine_take_waiter(engine)};
     if (start.waiter == NULL ||
         sl_thread_start(&engine->thread, NULL, engine_start_run, &start) != 0) {
         if (start.waiter != NULL) {
@@ -114,11 +125,12 @@ static int start_thread(struct sl_engine *engine, const struct sl_client_options
 static void free_engine(struct sl_engine *engine)
 {
     sl_engine_free_queue(engine);
+    sl_relay_inbox_fini(&engine->inbox);
     pthread_mutex_destroy(&engine->lock);
     free(engine);
 }
 
-int sl_engine_create(const struct sl_client_options *options, bool caller_drives,
+int sl_engine_create(const struct sl_client_options *options, uint32_t beside, bool caller_drives,
                      struct sl_engine **out)
 {
     struct sl_engine *engine = calloc(1, sizeof *engine);
@@ -126,8 +138,10 @@ int sl_engine_create(const struct sl_client_options *options, bool caller_drives
         return sl_reason_report(SL_ERR_NO_MEMORY, "kv: no memory for an engine");
     }
     pthread_mutex_init(&engine->lock, NULL);
+    sl_relay_inbox_init(&engine->inbox);
     engine->has_thread = !caller_drives;
-    int err = caller_drives ? join_cluster(engine, options) : start_thread(engine, options);
+    int err = caller_drives ? join_cluster(engine, options, beside)
+                            : start_thread(engine, options, beside);
     if (err != 0) {
         free_engine(engine);
         return err;

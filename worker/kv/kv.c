@@ -1,4 +1,4 @@
-#include <starling_kv.h>
+#include "worker/kv/kv.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -9,11 +9,12 @@
 #include "core/log.h"
 #include "core/partition.h"
 #include "core/reason.h"
-#include "ps/run.h"
+#include "net/session/message_spec.h"
 #include "worker/client/control.h"
 #include "worker/client/step_internal.h"
 #include "worker/client/table_opening.h"
 #include "worker/kv/engine.h"
+#include "worker/kv/serve.h"
 
 #define TIMEOUT_MS 60000U
 
@@ -21,21 +22,8 @@
 
 int sl_kv_role(enum sl_kv_role *out)
 {
-    static const char *const names[] = {"scheduler", "server", "worker"};
     sl_assert(out != NULL);
-    const char *role_text = getenv("DMLC_ROLE");
-    if (role_text == NULL || role_text[0] == '\0') {
-        return sl_reason_report(SL_ERR_NOT_FOUND,
-                                "kv: DMLC_ROLE is not set: accepts scheduler, server, worker");
-    }
-    for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(role_text, names[i]) == 0) {
-            *out = (enum sl_kv_role)i;
-            return 0;
-        }
-    }
-    return sl_reason_report(SL_ERR_INVALID, "kv: DMLC_ROLE=%s: accepts scheduler, server, worker",
-                            role_text);
+    return sl_serve_role_of(NULL, out);
 }
 
 /* Tables */
@@ -88,21 +76,57 @@ static int poll_open(struct sl_engine *engine, struct sl_engine_job *job)
     return sl_table_opening_poll(&open->opening, &open->table);
 }
 
+/* spec NULL: the kv has no table. */
 static int kv_open_table(struct sl_engine *engine, const struct sl_table_spec *spec,
-                         uint32_t timeout_ms, struct sl_kv **out)
+                         uint32_t timeout_ms, bool zeros, struct sl_kv **out)
 {
     struct open_job open = {.job.poll = poll_open, .spec = spec, .timeout_ms = timeout_ms};
     struct sl_kv *kv = calloc(1, sizeof *kv);
     if (kv == NULL) {
-        return sl_reason_report(SL_ERR_NO_MEMORY, "kv: no memory for table %s", spec->name);
+        return sl_reason_report(SL_ERR_NO_MEMORY, "kv: no memory for a table");
     }
-    int err = sl_engine_run_job(engine, &open.job);
+    int err = spec == NULL ? 0 : sl_engine_run_job(engine, &open.job);
+    if (err == 0 && open.table != NULL && zeros) {
+        err = sl_table_check_knows(open.table, SL_MESSAGE_SPEC_KNOWS_LENGTHS, "zeros");
+    }
     if (err != 0) {
         free(kv);
         return err;
     }
-    *kv = (struct sl_kv){.engine = engine, .table = open.table, .timeout_ms = timeout_ms};
+    *kv = (struct sl_kv){
+        .engine = engine, .table = open.table, .timeout_ms = timeout_ms, .zeros = zeros};
     *out = kv;
+    return 0;
+}
+
+int sl_kv_join(const struct sl_kv_options *options, const char *const *variables, uint32_t beside,
+               struct sl_kv **out)
+{
+    struct sl_table_spec spec;
+    struct sl_client_options client;
+    struct sl_engine *engine;
+    uint32_t timeout_ms;
+    int err = kv_check_options(options, &spec, &timeout_ms);
+    err = err != 0 ? err : sl_join_read(variables, beside != 0, &client);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_engine_create(&client, beside, options->manual_progress, &engine);
+    sl_client_options_fini(&client);
+    if (err != 0) {
+        return err;
+    }
+    if (beside == 0) {
+        char name[32];
+        snprintf(name, sizeof name, "worker/%d", engine->client->task_index);
+        sl_log_rename(name);
+    }
+    err = kv_open_table(engine, beside == 0 ? &spec : NULL, timeout_ms, options->zeros, out);
+    if (err != 0) {
+        sl_engine_destroy(&engine);
+        return err;
+    }
+    (*out)->owns_engine = true;
     return 0;
 }
 
@@ -110,29 +134,14 @@ int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out)
 {
     sl_assert(options != NULL);
     sl_assert(out != NULL);
-    struct sl_table_spec spec;
-    struct sl_client_options client;
-    struct sl_engine *engine;
-    uint32_t timeout_ms;
-    int err = kv_check_options(options, &spec, &timeout_ms);
-    if (err != 0 || (err = sl_join_read(&client)) != 0) {
-        return err;
+    const struct sl_kv_server *server = options->beside;
+    if (server == NULL) {
+        return sl_kv_join(options, options->variables, 0, out);
     }
-    err = sl_engine_create(&client, options->manual_progress, &engine);
-    sl_client_options_fini(&client);
-    if (err != 0) {
-        return err;
-    }
-    char name[32];
-    snprintf(name, sizeof name, "worker/%d", engine->client->task_index);
-    sl_log_rename(name);
-    err = kv_open_table(engine, &spec, timeout_ms, out);
-    if (err != 0) {
-        sl_engine_destroy(&engine);
-        return err;
-    }
-    (*out)->owns_engine = true;
-    return 0;
+    const uint32_t beside = sl_serve_role(server) == SL_KV_SCHEDULER
+                                ? SL_MESSAGE_BESIDE_SCHEDULER
+                                : SL_MESSAGE_BESIDE_PS + sl_kv_server_rank(server);
+    return sl_kv_join(options, sl_serve_variables(server), beside, out);
 }
 
 int sl_kv_open(struct sl_kv *kv, const struct sl_kv_options *options, struct sl_kv **out)
@@ -143,7 +152,7 @@ int sl_kv_open(struct sl_kv *kv, const struct sl_kv_options *options, struct sl_
     struct sl_table_spec spec;
     uint32_t timeout_ms;
     int err = kv_check_options(options, &spec, &timeout_ms);
-    return err == 0 ? kv_open_table(kv->engine, &spec, timeout_ms, out) : err;
+    return err == 0 ? kv_open_table(kv->engine, &spec, timeout_ms, options->zeros, out) : err;
 }
 
 void sl_kv_destroy(struct sl_kv **kv)
@@ -159,6 +168,16 @@ void sl_kv_destroy(struct sl_kv **kv)
     }
     *kv = NULL; /* only now: callbacks may begin calls through *kv */
     free(closing);
+}
+
+/* A kv beside a server has no table. */
+static int check_table(const struct sl_kv *kv)
+{
+    return kv->table != NULL
+               ? 0
+               : sl_reason_report(SL_ERR_INVALID,
+                                  "kv: it is beside a server or the scheduler and has no table: "
+                                  "open one with sl_kv_open");
 }
 
 struct encoding_job {
@@ -180,7 +199,7 @@ int sl_kv_set_encoding(struct sl_kv *kv, enum sl_precision pull, enum sl_precisi
         .job.poll = poll_encoding,
         .table = kv->table,
         .options = {.struct_size = sizeof encoding.options, .pull = pull, .push = push}};
-    return sl_engine_run_job(kv->engine, &encoding.job);
+    return check_table(kv) != 0 ? SL_ERR_INVALID : sl_engine_run_job(kv->engine, &encoding.job);
 }
 
 /* Calls */
@@ -188,6 +207,9 @@ int sl_kv_set_encoding(struct sl_kv *kv, enum sl_precision pull, enum sl_precisi
 static int kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint32_t *lengths,
                     uint64_t *timestamp)
 {
+    if (check_table(kv) != 0) {
+        return SL_ERR_INVALID;
+    }
     int err = sl_engine_begin(kv, call, lengths, timestamp);
     return err == 0 ? 0 : sl_reason_report(err, "kv: begin: %s", sl_err_name(err));
 }
@@ -197,7 +219,16 @@ int sl_kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint64_t *times
     sl_assert(kv != NULL);
     sl_assert(call != NULL);
     sl_assert(timestamp != NULL);
-    if (!sl_step_kv_is_valid(&call->batch)) {
+    const struct sl_kv_batch *batch = &call->batch;
+    const bool is_given = batch->push != NULL || batch->pull != NULL || batch->lens != NULL ||
+                          batch->value_count != 0 || batch->key_count == 0 || batch->keys == NULL;
+    if (call->place != NULL && is_given) {
+        return sl_reason_report(SL_ERR_INVALID,
+                                "kv: begin: with `place` the batch has keys, and no "
+                                "push, pull, lens or value_count");
+    }
+    if (call->place != NULL ? !sl_step_kv_ascend(batch->keys, batch->key_count)
+                            : !sl_step_kv_is_valid(batch)) {
         return SL_ERR_INVALID;
     }
     return kv_begin(kv, call, NULL, timestamp);
@@ -376,7 +407,7 @@ static int poll_barrier(struct sl_engine *engine, struct sl_engine_job *job)
     return barrier->call.done ? barrier->call.err : SL_ERR_AGAIN;
 }
 
-int sl_kv_barrier(struct sl_kv *kv, const char *name, uint32_t timeout_ms)
+static int kv_barrier(struct sl_kv *kv, const char *name, uint32_t groups, uint32_t timeout_ms)
 {
     sl_assert(kv != NULL);
     sl_assert(name != NULL);
@@ -390,7 +421,8 @@ int sl_kv_barrier(struct sl_kv *kv, const char *name, uint32_t timeout_ms)
         .call = {.run = sl_control_barrier,
                  .deadline_ns =
                      sl_clock_now_ns(engine->client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
-                 .name = name},
+                 .name = name,
+                 .groups = groups},
     };
     int err = sl_engine_run_job(engine, &barrier.job);
     if (err != 0) {
@@ -401,10 +433,30 @@ int sl_kv_barrier(struct sl_kv *kv, const char *name, uint32_t timeout_ms)
     return 0;
 }
 
+int sl_kv_barrier(struct sl_kv *kv, const char *name, uint32_t timeout_ms)
+{
+    return kv_barrier(kv, name, 0, timeout_ms);
+}
+
+int sl_kv_barrier_of(struct sl_kv *kv, const char *name, uint32_t groups, uint32_t timeout_ms)
+{
+    if (groups == 0 || groups > SL_MESSAGE_GROUPS) {
+        return sl_reason_report(SL_ERR_INVALID,
+                                "barrier %.63s: groups %u: accepts a sum of SL_KV_SCHEDULER_GROUP, "
+                                "SL_KV_SERVER_GROUP and SL_KV_WORKER_GROUP",
+                                name, groups);
+    }
+    return kv_barrier(kv, name, groups, timeout_ms);
+}
+
 uint32_t sl_kv_rank(const struct sl_kv *kv)
 {
     sl_assert(kv != NULL);
-    return (uint32_t)kv->engine->client->task_index;
+    const struct sl_client *client = kv->engine->client;
+    const uint32_t beside = client->io_options.hello.beside;
+    return beside == 0                             ? (uint32_t)client->task_index
+           : beside == SL_MESSAGE_BESIDE_SCHEDULER ? 0
+                                                   : beside - SL_MESSAGE_BESIDE_PS;
 }
 
 uint32_t sl_kv_worker_count(const struct sl_kv *kv)
@@ -431,9 +483,4 @@ struct sl_client *sl_kv_client(struct sl_kv *kv)
 {
     sl_assert(kv != NULL);
     return kv->engine->has_thread ? NULL : kv->engine->client;
-}
-
-int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
-{
-    return sl_ps_run(argc, argv, handler, NULL);
 }

@@ -28,7 +28,7 @@ static struct sl_client_options expect(const char *argument)
         argv[2] = NULL;
         argc = 2;
     }
-    if (sl_client_options_read(&options, &argc, argv, &reason) != 0) {
+    if (sl_client_options_read(&options, NULL, &argc, argv, &reason) != 0) {
         fail_msg("refused: %s", reason.text);
     }
     assert_int_equal(argc, 2);
@@ -42,7 +42,7 @@ static void refuse(int err, const char *argument, const char *const *words)
     struct sl_client_options options = SL_CLIENT_OPTIONS_INIT;
     char *argv[] = {(char *)"program", (char *)(uintptr_t)argument, NULL};
     int argc = argument == NULL ? 1 : 2;
-    assert_int_equal(sl_client_options_read(&options, &argc, argv, &reason), err);
+    assert_int_equal(sl_client_options_read(&options, NULL, &argc, argv, &reason), err);
     expect_words(reason.text, words);
     assert_int_equal(argc, argument == NULL ? 1 : 2);
     assert_ptr_equal(argv[1], argument);
@@ -320,4 +320,26 @@ CASE(client_options_read__evaluator_has_no_task)
     options = expect("--starling-task-index=1");
     assert_int_equal(options.task_index, 1);
     sl_client_options_fini(&options);
+}
+
+CASE(client_options_read__variables_count_in_place_of_the_environment)
+{
+    static const char *const given[] = {
+        "DMLC_ROLE=joint",           "DMLC_NUM_WORKER=4", "DMLC_NUM_SERVER=2",
+        "DMLC_PS_ROOT_URI=10.0.0.2", "DMLC_RANK=1",       "DMLC_PS_ROOT_PORT=8123",
+        "DMLC_WORKER_ID=",           "DMLC_RANK=3",       NULL};
+    static const char *const wrong[] = {"DMLC_ROLE", NULL};
+    setenv("DMLC_ROLE", "server", 1);
+    setenv("DMLC_NUM_WORKER", "7", 1);
+    setenv("DMLC_WORKER_ID", "2", 1);
+    struct sl_client_options options = SL_CLIENT_OPTIONS_INIT;
+    if (sl_client_options_read(&options, given, NULL, NULL, &reason) != 0) {
+        fail_msg("refused: %s", reason.text);
+    }
+    assert_string_equal(options.coordinator, "tcp://10.0.0.2:8123");
+    assert_int_equal(options.worker_count, 4);
+    assert_int_equal(options.task_index, 3);
+    sl_client_options_fini(&options);
+    assert_int_equal(sl_client_options_read(&options, wrong, NULL, NULL, &reason), SL_ERR_INVALID);
+    expect_words(reason.text, WORDS("variable \"DMLC_ROLE\"", "NAME=VALUE"));
 }

@@ -22,6 +22,11 @@ static const char *const VARIABLES[] = {
     "PS_VERBOSE",
     "PS_HEARTBEAT_INTERVAL",
     "PS_HEARTBEAT_TIMEOUT",
+    "DMLC_PS_VAN_TYPE",
+    "DMLC_ENABLE_UCX",
+    "DMLC_NUM_PORTS",
+    "PS_DROP_MSG",
+    "BYTEPS_ORDERED_HOSTS",
 };
 
 static void unset_all(void)
@@ -53,7 +58,7 @@ static int read_dmlc(struct sl_dmlc *out, struct sl_reason *reason)
     int err = parse_settings(SL_PROGRAM_PS, NO_ARGUMENTS, &parsed);
     sl_reason_set(reason, "%s", parsed.reason.text);
     if (err == 0) {
-        err = sl_dmlc_resolve(&parsed.settings.dmlc, reason);
+        err = sl_dmlc_resolve(&parsed.settings.dmlc, NULL, reason);
     }
     if (err == 0) {
         *out = parsed.settings.dmlc;
@@ -126,6 +131,51 @@ CASE(dmlc_read__rdma_has_three_names)
     }
 }
 
+CASE(dmlc_read__the_van_may_be_in_the_other_variable)
+{
+    set_job("server");
+    set("DMLC_PS_VAN_TYPE", "ibverbs");
+    struct sl_dmlc dmlc = read_all();
+    assert_string_equal(dmlc.rdma, "ibverbs");
+    assert_string_equal(dmlc.unheeded, "");
+    set("DMLC_PS_VAN_TYPE", "zmq");
+    dmlc = read_all();
+    assert_null(dmlc.rdma);
+    assert_string_equal(dmlc.unheeded, "");
+}
+
+CASE(dmlc_read__lists_what_has_no_effect)
+{
+    set_job("server");
+    set("DMLC_ENABLE_RDMA", "multivan");
+    set("DMLC_NUM_PORTS", "1");
+    set("DMLC_ENABLE_UCX", "1");
+    set("PS_DROP_MSG", "10");
+    set("BYTEPS_ORDERED_HOSTS", "a,b");
+    struct sl_dmlc dmlc = read_all();
+    assert_null(dmlc.rdma);
+    expect_words(dmlc.unheeded, WORDS("DMLC_ENABLE_RDMA=multivan (", "DMLC_ENABLE_UCX=1 (",
+                                      "PS_DROP_MSG=10 (", "BYTEPS_ORDERED_HOSTS=a,b ("));
+    assert_null(strstr(dmlc.unheeded, "DMLC_NUM_PORTS"));
+}
+
+CASE(dmlc_read__a_joint_process_is_a_server_and_a_worker)
+{
+    set_job("joint");
+    struct sl_dmlc dmlc = read_all();
+    assert_int_equal(dmlc.role, SL_DMLC_JOINT);
+    const struct sl_cluster_flags flags = {.task_index = -1};
+    struct sl_cluster cluster;
+    struct sl_reason reason;
+    assert_int_equal(sl_cluster_resolve(SL_CLUSTER_PS, &flags, NULL, &dmlc, &cluster, &reason), 0);
+    assert_int_equal(cluster.role, SL_CLUSTER_PS);
+    sl_cluster_fini(&cluster);
+    assert_int_equal(sl_cluster_resolve(SL_CLUSTER_WORKER, &flags, NULL, &dmlc, &cluster, &reason),
+                     0);
+    assert_int_equal(cluster.role, SL_CLUSTER_WORKER);
+    sl_cluster_fini(&cluster);
+}
+
 CASE(dmlc_read__an_interface_of_auto_is_none)
 {
     set_job("server");
@@ -150,7 +200,7 @@ CASE(dmlc_read__bad_values_name_what_is_accepted)
     static const struct {
         const char *name, *value, *accepted;
     } cases[] = {
-        {"DMLC_ROLE", "Worker", "scheduler, server or worker"},
+        {"DMLC_ROLE", "Worker", "scheduler, server, worker or joint"},
         {"DMLC_NUM_WORKER", "0", "from 1 to 16384"},
         {"DMLC_NUM_WORKER", "four", "from 1 to 16384"},
         {"DMLC_NUM_SERVER", "1025", "from 1 to 1024"},
@@ -161,9 +211,8 @@ CASE(dmlc_read__bad_values_name_what_is_accepted)
         {"DMLC_INTERFACE", "an-interface-too-long", "network interface"},
         {"DMLC_NODE_HOST", "a/b", "name or the address of a host"},
         {"DMLC_PORT", "-1", "from 0 to 65535"},
-        {"DMLC_ENABLE_RDMA", "true", "0, 1, ibverbs or rdma"},
-        {"DMLC_ENABLE_RDMA", "ucx", "0, 1, ibverbs or rdma"},
-        {"DMLC_ENABLE_RDMA", "fabric", "0, 1, ibverbs or rdma"},
+        {"DMLC_ENABLE_RDMA", "true", "0 or zmq: TCP; 1, ibverbs or rdma"},
+        {"DMLC_PS_VAN_TYPE", "carrier", "0 or zmq: TCP; 1, ibverbs or rdma"},
         {"DMLC_RANK", "-1", "from 0 to 16383"},
         {"DMLC_WORKER_ID", "x", "from 0 to 16383"},
         {"DMLC_GROUP_SIZE", "0", "from 1 to 256"},
@@ -251,7 +300,7 @@ CASE(cluster_resolve__dmlc_contradictions_name_both)
                    WORDS("DMLC_ROLE=server", "starling-worker", "starling-ps"));
     set("DMLC_ROLE", "worker");
     refuse_cluster(SL_CLUSTER_PS, NOTHING, NULL,
-                   WORDS("DMLC_ROLE=worker", "scheduler or server", "starling-worker"));
+                   WORDS("DMLC_ROLE=worker", "scheduler, server or joint", "starling-worker"));
     set("DMLC_ROLE", "");
     refuse_cluster(SL_CLUSTER_PS, NOTHING, NULL, WORDS("DMLC_ROLE is not set", "--job-name"));
     unset_all();

@@ -8,10 +8,15 @@
 #include "tests/support/unit.h"
 
 /* The kinds before those of message_transfer_test.c, and REPORT. */
-static const enum sl_message_kind LATER[] = {
-    SL_MESSAGE_REPORT,           SL_MESSAGE_TABLES_GET,        SL_MESSAGE_TABLES,
-    SL_MESSAGE_OPERATION,        SL_MESSAGE_OPERATION_ALLOWED, SL_MESSAGE_PLACEMENT_CHANGE,
-    SL_MESSAGE_PLACEMENT_CHANGED};
+static const enum sl_message_kind LATER[] = {SL_MESSAGE_REPORT,
+                                             SL_MESSAGE_TABLES_GET,
+                                             SL_MESSAGE_TABLES,
+                                             SL_MESSAGE_OPERATION,
+                                             SL_MESSAGE_OPERATION_ALLOWED,
+                                             SL_MESSAGE_PLACEMENT_CHANGE,
+                                             SL_MESSAGE_PLACEMENT_CHANGED,
+                                             SL_MESSAGE_RELAY,
+                                             SL_MESSAGE_RELAY_ANSWER};
 #define LATER_COUNT (int)(sizeof LATER / sizeof LATER[0])
 #define KIND_COUNT  (SL_MESSAGE_CHECKPOINT_DONE - SL_MESSAGE_HELLO + 1 + LATER_COUNT)
 
@@ -67,6 +72,9 @@ static void random_hello(uint64_t *seed, struct sl_message_hello *to)
     to->lane = (uint32_t)(sl_hash_random(seed) % 4);
     to->lane_epoch = to->lane == 0 ? 0 : 1 + sl_hash_random(seed) % 1000;
     to->secret = (enum sl_message_secret)(sl_hash_random(seed) % 2);
+    to->beside = to->role == SL_MESSAGE_ROLE_CLIENT
+                     ? (uint32_t)(sl_hash_random(seed) % (SL_MESSAGE_BESIDE_PS + SL_LIMIT_PS))
+                     : 0;
     to->has_nonce = sl_hash_random(seed) % 2 == 0;
     if (to->has_nonce) {
         random_bytes(seed, to->nonce, sizeof to->nonce);
@@ -140,6 +148,19 @@ static void random_moves(uint64_t *seed, struct sl_message_moves *to)
     }
 }
 
+static void random_relay(uint64_t *seed, struct sl_message_relay *to)
+{
+    to->group = 1U << sl_hash_random(seed) % 3;
+    to->rank = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_WORKERS);
+    to->timeout_ms = (uint32_t)sl_hash_random(seed);
+    to->err = -(int)(sl_hash_random(seed) % (uint64_t)-SL_ERR_CANCELLED);
+    to->head = (uint32_t)sl_hash_random(seed);
+    to->token = sl_hash_random(seed);
+    to->body_bytes = (uint32_t)(sl_hash_random(seed) % 300);
+    to->body = malloc(to->body_bytes + 1);
+    random_bytes(seed, to->body, to->body_bytes);
+}
+
 static void random_change(uint64_t *seed, struct sl_message *to)
 {
     if (to->kind == SL_MESSAGE_PLACEMENT_CHANGE) {
@@ -149,6 +170,8 @@ static void random_change(uint64_t *seed, struct sl_message *to)
         to->placement_change.dry_run = sl_hash_random(seed) % 2 == 0;
     } else if (to->kind == SL_MESSAGE_PLACEMENT_CHANGED) {
         random_moves(seed, &to->moves);
+    } else if (to->kind == SL_MESSAGE_RELAY || to->kind == SL_MESSAGE_RELAY_ANSWER) {
+        random_relay(seed, &to->relay);
     }
 }
 static void random_body(uint64_t *seed, struct sl_message *to)
@@ -210,6 +233,7 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         to->barrier.count = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_WORKERS);
         to->barrier.timeout_ms = (uint32_t)sl_hash_random(seed);
         to->barrier.leaves = sl_hash_random(seed) % 2 == 0;
+        to->barrier.groups = (uint32_t)(sl_hash_random(seed) % (SL_MESSAGE_GROUPS + 1));
         break;
     case SL_MESSAGE_CHALLENGE:
         random_bytes(seed, to->challenge.nonce, sizeof to->challenge.nonce);
@@ -564,4 +588,42 @@ SL_CASE(message_decode__refuses_shards_at_servers_that_are_not_listed)
     placements[0].epoch = 1;
     message.cluster.shard_count = 1; /* of two home shards */
     assert_int_equal(random_message_decode(&message), SL_ERR_PROTOCOL);
+}
+
+static int decode_hello_beside(enum sl_message_role role, uint32_t beside)
+{
+    const struct sl_message message = {
+        .kind = SL_MESSAGE_HELLO,
+        .hello = {.purpose = SL_MESSAGE_PURPOSE_CONTROL, .role = role, .beside = beside}};
+    return random_message_decode(&message);
+}
+
+SL_CASE(message_decode__only_clients_are_beside_a_process)
+{
+    assert_int_equal(decode_hello_beside(SL_MESSAGE_ROLE_CLIENT, SL_MESSAGE_BESIDE_SCHEDULER), 0);
+    assert_int_equal(
+        decode_hello_beside(SL_MESSAGE_ROLE_CLIENT, SL_MESSAGE_BESIDE_PS + SL_LIMIT_PS - 1), 0);
+    assert_int_equal(
+        decode_hello_beside(SL_MESSAGE_ROLE_CLIENT, SL_MESSAGE_BESIDE_PS + SL_LIMIT_PS),
+        SL_ERR_PROTOCOL);
+    assert_int_equal(decode_hello_beside(SL_MESSAGE_ROLE_WORKER, SL_MESSAGE_BESIDE_SCHEDULER),
+                     SL_ERR_PROTOCOL);
+}
+
+SL_CASE(message_decode__a_relay_is_for_one_process)
+{
+    static const struct {
+        uint32_t group, rank;
+        int err;
+    } cases[] = {{1, 0, 0},
+                 {4, SL_LIMIT_WORKERS - 1, 0},
+                 {0, 0, SL_ERR_PROTOCOL},
+                 {3, 0, SL_ERR_PROTOCOL},
+                 {8, 0, SL_ERR_PROTOCOL},
+                 {4, SL_LIMIT_WORKERS, SL_ERR_PROTOCOL}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct sl_message message = {
+            .kind = SL_MESSAGE_RELAY, .relay = {.group = cases[i].group, .rank = cases[i].rank}};
+        assert_int_equal(random_message_decode(&message), cases[i].err);
+    }
 }

@@ -64,6 +64,9 @@ static void draw_arrays(uint64_t *seed, struct sl_request_section *section)
         break;
     case 1:
         section->count = section->key_count * (1 + sl_hash_random(seed) % 9);
+        section->flags = section->op == SL_REQUEST_KV_PULL && sl_hash_random(seed) % 2 == 0
+                             ? SL_REQUEST_FLAG_LENGTHS
+                             : 0;
         break;
     default:
         section->key_count = 1;
@@ -117,7 +120,7 @@ static struct sl_request_section random_section(uint64_t *seed, uint32_t *dim)
         section.count = 1 + sl_hash_random(seed) % 50;
     }
     const uint32_t pushed = sl_hash_random(seed) % 4, returned = sl_hash_random(seed) % 4;
-    if (!is_kv(section.op) || *dim == 4) {
+    if ((!is_kv(section.op) || *dim == 4) && (section.flags & SL_REQUEST_FLAG_LENGTHS) == 0) {
         section.flags |= flags_of(precisions[section.op].pushed >> pushed & 1 ? pushed : 0,
                                   precisions[section.op].returned >> returned & 1 ? returned : 0);
     }
@@ -369,7 +372,11 @@ SL_CASE(request_read_section__knows_the_precisions_of_each_operation)
                                                        .flags = (uint8_t)flags,
                                                        .key_count = is_kv(op),
                                                        .count = has_range(op) || arrays};
-            const bool is_valid = (flags & 0xc2) == 0 && ((flags & 1) == 0 || arrays) &&
+            const bool pulls = op == SL_REQUEST_KV_PULL;
+            const bool lengths = (flags & SL_REQUEST_FLAG_LENGTHS) != 0;
+            const bool is_valid = (flags & (pulls ? 0x80U : 0xc2U)) == 0 &&
+                                  ((flags & 1) == 0 || arrays) &&
+                                  (!lengths || ((flags & 1) == 0 && returned == 0)) &&
                                   ((1 | precisions[op].pushed) >> pushed & 1) != 0 &&
                                   ((1 | precisions[op].returned) >> returned & 1) != 0;
             assert_int_equal(read_one(section), is_valid ? SL_OK : SL_ERR_PROTOCOL);

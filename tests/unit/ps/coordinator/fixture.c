@@ -141,6 +141,16 @@ static void describe(const struct sl_message *message, char *text, size_t bytes)
     case SL_MESSAGE_ENDED:
         (void)snprintf(text, bytes, "ended: %s", message->why);
         break;
+    case SL_MESSAGE_RELAY:
+        (void)snprintf(text, bytes, "message %u of %u/%u: %u \"%.*s\"",
+                       (unsigned)message->relay.token, message->relay.group, message->relay.rank,
+                       message->relay.head, (int)message->relay.body_bytes,
+                       (const char *)message->relay.body);
+        break;
+    case SL_MESSAGE_RELAY_ANSWER:
+        (void)snprintf(text, bytes, "answer %u \"%.*s\"", message->relay.head,
+                       (int)message->relay.body_bytes, (const char *)message->relay.body);
+        break;
     case SL_MESSAGE_CHECKPOINT:
         (void)snprintf(text, bytes, "checkpoint %u on %u", (unsigned)message->checkpoint.number,
                        (unsigned)message->checkpoint.base);
@@ -353,6 +363,16 @@ void expect_nothing(struct fixture *f)
     if (f->sent_count != 0) {
         fail_msg("%u things were sent, first \"%s\"", f->sent_count, f->sent[0]);
     }
+}
+
+void expect_among(struct fixture *f, const char *text)
+{
+    uint32_t at = 0;
+    while (at < f->sent_count && strcmp(f->sent[at], text) != 0) {
+        at++;
+    }
+    assert_true(at < f->sent_count);
+    f->sent_count = 0;
 }
 
 void expect_count(struct fixture *f, uint32_t count)

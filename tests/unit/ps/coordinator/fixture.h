@@ -65,6 +65,9 @@ void expect(struct fixture *f, const char *text);
 void expect_part(struct fixture *f, const char *text);
 void expect_nothing(struct fixture *f);
 
+/* This was sent among other things; takes all of them. */
+void expect_among(struct fixture *f, const char *text);
+
 /* As many things have been sent; takes them. */
 void expect_count(struct fixture *f, uint32_t count);
 

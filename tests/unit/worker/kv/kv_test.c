@@ -538,6 +538,115 @@ KV_CASE(server_range__covers_all_keys)
     assert_int_equal(sl_kv_client(fixture->kv) != NULL, fixture_manual_progress);
 }
 
+/* Pulls of lengths that only the servers know */
+
+struct placed {
+    uint32_t lens[64];
+    uint64_t value_count;
+    uint32_t calls;
+    float *values; /* NULL: no memory */
+};
+
+static void *place(void *ctx, const uint32_t *lens, uint64_t value_count)
+{
+    struct placed *placed = ctx;
+    memcpy(placed->lens, lens, sizeof placed->lens);
+    placed->value_count = value_count;
+    placed->calls++;
+    return placed->values;
+}
+
+static int pull_placed(struct sl_kv *kv, const uint64_t *keys, struct placed *placed)
+{
+    const struct sl_kv_call call = {
+        .batch = {.keys = keys, .key_count = 64}, .place = place, .ctx = placed};
+    uint64_t timestamp;
+    const int err = sl_kv_begin(kv, &call, &timestamp);
+    return err == 0 ? sl_kv_wait(kv, timestamp) : err;
+}
+
+KV_CASE(place__receives_the_lengths)
+{
+    struct sl_kv_options options = fixture_options(NULL);
+    struct sl_kv *kv, *zeros;
+    assert_int_equal(sl_kv_open(fixture->kv, &options, &kv), 0);
+    options.zeros = true;
+    assert_int_equal(sl_kv_open(fixture->kv, &options, &zeros), 0);
+    uint64_t keys[64], pushed[48];
+    uint32_t lens[48], count = 0;
+    static float values[48 * 49];
+    static float room[48 * 49 + 64];
+    struct placed placed = {.values = room};
+    fixture_keys(keys, 64);
+    assert_int_equal(pull_placed(kv, keys, &placed), 0); /* nothing was pushed */
+    assert_int_equal(placed.calls, 1);
+    assert_int_equal(placed.value_count, 0);
+    for (uint32_t i = 0; i < 48; i++) { /* every fourth key is missing */
+        pushed[i] = keys[i / 3 * 4 + i % 3];
+        lens[i] = 1 + i;
+        count += lens[i];
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        values[i] = (float)i + 1;
+    }
+    assert_int_equal(sl_kv_push(kv, pushed, 48, lens, values, count), 0);
+    for (uint32_t round = 0; round < 2; round++) { /* the second time all fit */
+        memset(room, 0xff, sizeof room);
+        placed = (struct placed){.values = room};
+        assert_int_equal(pull_placed(kv, keys, &placed), 0);
+        assert_int_equal(placed.calls, 1);
+        assert_int_equal(placed.value_count, count);
+        assert_memory_equal(room, values, count * sizeof *values);
+        for (uint32_t i = 0; i < 64; i++) {
+            assert_int_equal(placed.lens[i], i % 4 == 3 ? 0 : 1 + i / 4 * 3 + i % 4);
+        }
+        assert_int_equal(pull_placed(zeros, keys, &placed), 0);
+        assert_int_equal(placed.value_count, count + 16);
+        assert_int_equal(placed.lens[3], 1);
+        assert_true(room[0] == 1 && room[6] == 0 && room[7] == 7);
+    }
+    placed.values = NULL;
+    assert_int_equal(pull_placed(kv, keys, &placed), SL_ERR_NO_MEMORY);
+    uint64_t timestamp;
+    const struct sl_kv_call wrong = {
+        .batch = {.keys = keys, .key_count = 64, .value_count = 64, .pull = room}, .place = place};
+    assert_int_equal(sl_kv_begin(kv, &wrong, &timestamp), SL_ERR_INVALID);
+    sl_kv_destroy(&zeros);
+    sl_kv_destroy(&kv);
+}
+
+KV_CASE(zeros__are_pulled_of_keys_that_nobody_pushed)
+{
+    static const uint32_t lens[] = {3, 2, 5};
+    struct sl_kv_options options = fixture_options(NULL);
+    options.zeros = true;
+    struct sl_kv *kv;
+    assert_int_equal(sl_kv_open(fixture->kv, &options, &kv), 0);
+    uint64_t keys[3];
+    float pushed[2] = {7, 8}, pulled[10];
+    fixture_keys(keys, 3);
+    assert_int_equal(sl_kv_push(kv, &keys[1], 1, NULL, pushed, 2), 0);
+    for (uint32_t way = 0; way < 2; way++) {
+        memset(pulled, 0xff, sizeof pulled);
+        assert_int_equal(sl_kv_pull(kv, keys, 3, lens, pulled, 10), 0);
+        for (uint32_t i = 0; i < 10; i++) {
+            assert_true(pulled[i] == (i == 3 ? 7.0F : i == 4 ? 8.0F : 0.0F));
+        }
+        assert_int_equal(sl_kv_set_encoding(kv, SL_PRECISION_BF16, SL_PRECISION_F32), 0);
+    }
+    assert_int_equal(sl_kv_pull(kv, &keys[1], 1, NULL, pulled, 3), SL_ERR_INVALID);
+    sl_kv_destroy(&kv);
+    float *many = calloc(2000000, sizeof *many); /* in chunks */
+    memset(many, 0xff, 2000000 * sizeof *many);
+    assert_int_equal(sl_kv_open(fixture->kv, &options, &kv), 0);
+    assert_int_equal(sl_kv_pull(kv, keys, 1, NULL, many, 2000000), 0);
+    for (uint32_t i = 0; i < 2000000; i++) {
+        assert_true(many[i] == 0);
+    }
+    free(many);
+    sl_kv_destroy(&kv);
+}
+
 KV_CASE(buffer__is_used_where_it_is)
 {
     struct sl_kv *kv = fixture_table(fixture->kv, 4);

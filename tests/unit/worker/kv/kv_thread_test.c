@@ -180,12 +180,13 @@ SL_CASE(create__needs_a_cluster)
 
 SL_CASE(role__is_what_the_variable_says)
 {
-    static const char *const names[] = {"scheduler", "server", "worker"};
-    static const enum sl_kv_role roles[] = {SL_KV_SCHEDULER, SL_KV_SERVER, SL_KV_WORKER};
+    static const char *const names[] = {"scheduler", "server", "worker", "joint"};
+    static const enum sl_kv_role roles[] = {SL_KV_SCHEDULER, SL_KV_SERVER, SL_KV_WORKER,
+                                            SL_KV_JOINT};
     enum sl_kv_role role;
     unsetenv("DMLC_ROLE");
     assert_int_equal(sl_kv_role(&role), SL_ERR_NOT_FOUND);
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 4; i++) {
         setenv("DMLC_ROLE", names[i], 1);
         assert_int_equal(sl_kv_role(&role), 0);
         assert_int_equal(role, roles[i]);
