@@ -1,0 +1,330 @@
+/* A server whose handler gets the pushes and pulls of an app. */
+#ifndef STARLING_PS_KV_SERVER_H
+#define STARLING_PS_KV_SERVER_H
+
+#include "kv_worker.h"
+
+namespace ps
+{
+
+struct KVMeta {
+    int cmd;
+    bool push, pull;
+    int sender;    /* id of the worker's node */
+    int timestamp; /* names the request among all that this process has received */
+    int customer_id;
+    /* Of BytePS's fork */
+    Key key;       /* the first one */
+    uint64_t addr; /* 0: memory of the sender is never shown */
+    int val_len;   /* values that are pushed or asked for; 0: the sender asks for all that there are
+                    */
+    int option;
+};
+
+namespace starling
+{
+
+/* A request as received, with memory of its own. */
+struct Incoming {
+    sl_kv_request request; /* its pointers refer to `block` */
+    std::shared_ptr<char> block;
+    int customer_id, instance;
+    bool has_push, has_pull;
+};
+
+inline std::shared_ptr<Incoming> CopyOf(const sl_kv_request &request)
+{
+    auto incoming = std::make_shared<Incoming>();
+    const size_t keys_bytes = request.key_count * sizeof *request.keys;
+    const size_t lens_bytes =
+        request.lens == nullptr ? 0 : (request.key_count * sizeof *request.lens + 7) / 8 * 8;
+    const size_t push_bytes =
+        request.push == nullptr ? 0 : request.value_count * request.value_bytes;
+    char *block = new char[keys_bytes + lens_bytes + push_bytes + 1];
+    incoming->block.reset(block, std::default_delete<char[]>());
+    incoming->request = request;
+    incoming->has_push = request.push != nullptr;
+    incoming->has_pull = request.pull != nullptr || request.lens_wanted;
+    std::memcpy(block, request.keys, keys_bytes);
+    incoming->request.keys = reinterpret_cast<const uint64_t *>(block);
+    if (request.lens != nullptr) {
+        std::memcpy(block + keys_bytes, request.lens, request.key_count * sizeof *request.lens);
+        incoming->request.lens = reinterpret_cast<const uint32_t *>(block + keys_bytes);
+    }
+    if (request.push != nullptr) {
+        std::memcpy(block + keys_bytes + lens_bytes, request.push, push_bytes);
+    }
+    incoming->request.push = block + keys_bytes + lens_bytes;
+    return incoming;
+}
+
+/* On the reactor: passes a request to the customer of its app. */
+inline int HandleRequest(void *, const sl_kv_request *request)
+{
+    int app_id, customer_id, instance;
+    char more;
+    if (std::sscanf(request->table, "ps.%d.%d.%d%c", &app_id, &customer_id, &instance, &more) !=
+            3 ||
+        instance < 0 || instance >= Postoffice::Get()->group_size() || request->array_length != 0 ||
+        request->key_count == 0) {
+        return SL_ERR_INVALID;
+    }
+    if (request->token == nullptr) {
+        return SL_ERR_NO_MEMORY;
+    }
+    const std::shared_ptr<Incoming> incoming = CopyOf(*request);
+    incoming->customer_id = customer_id;
+    incoming->instance = instance;
+    const bool taken = Postoffice::GetServer(instance)->Deliver(
+        app_id, app_id, [incoming](Customer *customer) { customer->TakeRequest(incoming); });
+    return taken ? SL_KV_LATER : SL_ERR_NO_MEMORY;
+}
+
+} // namespace starling
+
+/* The handler runs on the customer's thread, one request at a time. It answers each request once,
+ * by Response, at once or later from any thread; a second answer throws dmlc::Error. */
+template <typename Val> class KVServer : public SimpleApp
+{
+  public:
+    using ReqHandle =
+        std::function<void(const KVMeta &meta, const KVPairs<Val> &data, KVServer *server)>;
+
+    explicit KVServer(int app_id, bool is_scheduler = false, int instance = 0)
+        : instance_idx_(instance)
+    {
+        Postoffice *const office =
+            is_scheduler ? Postoffice::GetScheduler() : Postoffice::GetServer(instance);
+        CHECK(office != nullptr) << ": this process is not the scheduler";
+        Begin(app_id, app_id, office, [this](const starling::Incoming &in) { Process(in); });
+    }
+    virtual ~KVServer()
+    {
+        End();
+        for (const auto &each : pending_) {
+            LOG(WARNING) << "app " << each.second.app_id << " has never answered the "
+                         << (each.second.has_pull ? "pull" : "push") << " of key "
+                         << each.second.key << " from node " << each.second.sender;
+        }
+    }
+
+    using SimpleApp::set_request_handle;
+    void set_request_handle(const ReqHandle &handle)
+    {
+        CHECK(handle) << ": the handler is empty";
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            handle_ = std::make_shared<ReqHandle>(handle);
+            handle_cond_.notify_all();
+        }
+        if (postoffice_->is_server()) {
+            static const sl_kv_handler handler = Handler();
+            member_->Handle(&handler);
+        }
+    }
+
+    using SimpleApp::Response;
+    /* The arrays are sent from their memory, and must stay unmodified until then. A pull is
+     * answered with as many values as it asks for. */
+    void Response(const KVMeta &meta, const KVPairs<Val> &data = KVPairs<Val>())
+    {
+        Pending pending;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            const auto it = pending_.find(meta.timestamp);
+            CHECK(it != pending_.end())
+                << ": app " << obj_->app_id() << " answers request " << meta.timestamp
+                << " of node " << meta.sender << " twice, or has never received it";
+            pending = it->second;
+            pending_.erase(it);
+        }
+        sl_kv_answer answer = {};
+        if (!pending.has_pull) {
+            member_->Reply(pending.token, answer);
+            return;
+        }
+        auto *kept = new Kept{data.vals, {}};
+        answer.values = kept->vals.data();
+        answer.value_count = kept->vals.size() * sizeof(Val) / pending.value_bytes;
+        answer.err = Fits(pending, data, answer.value_count) ? 0 : SL_ERR_INVALID;
+        if (pending.lens_wanted && !data.lens.empty()) {
+            for (int len : data.lens) {
+                kept->lens.push_back(static_cast<uint32_t>(static_cast<size_t>(len) * sizeof(Val) /
+                                                           pending.value_bytes));
+            }
+            answer.lens = kept->lens.data();
+        }
+        answer.sent = [](void *ctx) { delete static_cast<Kept *>(ctx); };
+        answer.ctx = kept;
+        member_->Reply(pending.token, answer);
+    }
+
+    /* Pushes of the one key from this worker are copied into `vals`, and shown to the handler
+     * there: the handler must be done with one before the worker pushes the next. */
+    void RegisterRecvBufferWithRank(int worker_rank, SArray<Key> &keys, const SArray<Val> &vals,
+                                    const SArray<int> &lens = {}, int cmd = 0)
+    {
+        RegisterRecvBuffer(postoffice_->GroupWorkerRankToInstanceID(worker_rank, instance_idx_),
+                           keys, vals, lens, cmd);
+    }
+    void RegisterRecvBuffer(int worker_id, SArray<Key> &keys, const SArray<Val> &vals,
+                            const SArray<int> & = {}, int = 0)
+    {
+        CHECK_EQ(keys.size(), 1U) << ": a receive buffer is for one key";
+        std::lock_guard<std::mutex> lock(mutex_);
+        buffers_[std::make_pair(postoffice_->InstanceIDtoGroupRank(worker_id), keys[0])] = vals;
+    }
+
+    const int instance_idx_;
+
+  private:
+    struct Pending {
+        sl_kv_token *token;
+        Key key;
+        int app_id, sender;
+        uint32_t key_count, value_bytes;
+        uint64_t value_count;
+        bool has_pull, lens_wanted;
+    };
+    /* What an answer refers to. */
+    struct Kept {
+        SArray<Val> vals;
+        std::vector<uint32_t> lens;
+    };
+
+    static sl_kv_handler Handler()
+    {
+        sl_kv_handler handler = {};
+        handler.handle = starling::HandleRequest;
+        handler.whole_bytes = UINT64_MAX;
+        return handler;
+    }
+
+    /* A worker that asks for too much must not end the server: it gets the error. */
+    bool Fits(const Pending &pending, const KVPairs<Val> &data, uint64_t value_count) const
+    {
+        const bool fits = pending.lens_wanted
+                              ? (data.lens.empty() ? data.vals.size() % pending.key_count == 0
+                                                   : data.lens.size() == pending.key_count)
+                              : value_count == pending.value_count;
+        if (!fits) {
+            LOG(ERROR) << "app " << obj_->app_id() << " answers " << data.vals.size()
+                       << " values and " << data.lens.size() << " lens to a pull of "
+                       << pending.key_count << " keys, the first of them " << pending.key
+                       << ", from node " << pending.sender << ", which asks for "
+                       << pending.value_count * pending.value_bytes / sizeof(Val) << " values";
+        }
+        return fits;
+    }
+
+    void Process(const starling::Incoming &in)
+    {
+        const sl_kv_request &request = in.request;
+        KVMeta meta = {};
+        KVPairs<Val> data;
+        meta.cmd = static_cast<int>(request.command);
+        meta.push = in.has_push;
+        meta.pull = in.has_pull;
+        meta.sender = postoffice_->WorkerRankToID(request.worker);
+        meta.customer_id = in.customer_id;
+        meta.key = request.keys[0];
+        meta.val_len = static_cast<int>(request.value_count * request.value_bytes / sizeof(Val));
+        data.keys.share(in.block, const_cast<Key *>(request.keys), request.key_count);
+        const bool divides = Load(in, &data);
+        std::shared_ptr<ReqHandle> handle;
+        {
+            std::unique_lock<std::mutex> lock(mutex_);
+            handle_cond_.wait_for(lock, std::chrono::milliseconds(STARLING_PS_TIMEOUT_MS),
+                                  [this] { return handle_ != nullptr; });
+            handle = handle_;
+            if (handle != nullptr && divides) {
+                meta.timestamp = next_++ & INT32_MAX;
+                pending_[meta.timestamp] =
+                    Pending{request.token,       meta.key,          obj_->app_id(),
+                            meta.sender,         request.key_count, request.value_bytes,
+                            request.value_count, in.has_pull,       request.lens_wanted};
+            }
+        }
+        if (handle == nullptr || !divides) {
+            LOG(ERROR) << "app " << obj_->app_id() << " refuses a request of node " << meta.sender
+                       << ": "
+                       << (divides ? "it has no handler" : "its values are of another type");
+            sl_kv_answer answer = {};
+            answer.err = SL_ERR_INVALID;
+            member_->Reply(request.token, answer);
+            return;
+        }
+        (*handle)(meta, data, this);
+    }
+
+    /* False: the request's bytes are not elements of this type. */
+    bool Load(const starling::Incoming &in, KVPairs<Val> *data)
+    {
+        const sl_kv_request &request = in.request;
+        const size_t bytes = request.value_count * request.value_bytes;
+        bool divides = bytes % sizeof(Val) == 0;
+        for (uint32_t i = 0; request.lens != nullptr && i < request.key_count; i++) {
+            divides = divides && request.lens[i] * request.value_bytes % sizeof(Val) == 0;
+        }
+        if (!divides) {
+            return false;
+        }
+        if (request.lens != nullptr) {
+            int *lens = reinterpret_cast<int *>(const_cast<uint32_t *>(request.lens));
+            for (uint32_t i = 0; request.value_bytes != sizeof(Val) && i < request.key_count; i++) {
+                lens[i] = static_cast<int>(request.lens[i] * request.value_bytes / sizeof(Val));
+            }
+            data->lens.share(in.block, lens, request.key_count);
+        }
+        if (!in.has_push) {
+            return true;
+        }
+        char *values = const_cast<char *>(static_cast<const char *>(request.push));
+        data->vals.share(in.block, reinterpret_cast<Val *>(values), bytes / sizeof(Val));
+        std::lock_guard<std::mutex> lock(mutex_);
+        const auto it = buffers_.find(std::make_pair(request.worker, request.keys[0]));
+        if (it != buffers_.end() && request.key_count == 1 &&
+            it->second.size() >= data->vals.size()) {
+            SArray<Val> buffer = it->second.segment(0, data->vals.size());
+            std::copy(data->vals.begin(), data->vals.end(), buffer.begin());
+            data->vals = buffer;
+        }
+        return true;
+    }
+
+    std::mutex mutex_;
+    std::condition_variable handle_cond_;
+    std::shared_ptr<ReqHandle> handle_;
+    uint32_t next_ = 0;
+    std::unordered_map<int, Pending> pending_;           /* that are not answered, by timestamp */
+    std::map<std::pair<int, Key>, SArray<Val>> buffers_; /* by rank of the worker, and key */
+};
+
+/* Adds pushed values up: one value for each key, 0 before the first push. */
+template <typename Val> struct KVServerDefaultHandle {
+    void operator()(const KVMeta &meta, const KVPairs<Val> &data, KVServer<Val> *server)
+    {
+        const size_t count = data.keys.size();
+        CHECK(!meta.push || data.vals.size() == count)
+            << ": " << data.vals.size() << " values of " << count << " keys";
+        KVPairs<Val> answer;
+        if (meta.pull) {
+            answer.keys = data.keys;
+            answer.vals.resize(count);
+        }
+        for (size_t i = 0; i < count; i++) {
+            Val &value = store[data.keys[i]];
+            if (meta.push) {
+                value += data.vals[i];
+            }
+            if (meta.pull) {
+                answer.vals[i] = value;
+            }
+        }
+        server->Response(meta, answer);
+    }
+    std::unordered_map<Key, Val> store;
+};
+
+} // namespace ps
+#endif
