@@ -8,13 +8,10 @@
 #ifndef STARLING_PS_LITE_BYTEPS_PS_H
 #define STARLING_PS_LITE_BYTEPS_PS_H
 
-#if __has_include("../starling_ps/kv_server.h")
-#include "../starling_ps/kv_server.h"
-#else
-#include "../../../ps-lite/include/starling_ps/kv_server.h"
-#endif
-
 #include <exception>
+
+#include "../../../ps-lite/include/starling_ps/kv_server.h"
+#include "../../../ps-lite/include/starling_ps/kv_worker.h"
 
 namespace ps
 {

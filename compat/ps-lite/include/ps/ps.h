@@ -8,6 +8,7 @@
 #define STARLING_PS_LITE_PS_H
 
 #include "../starling_ps/kv_server.h"
+#include "../starling_ps/kv_worker.h"
 
 namespace ps
 {

@@ -2,7 +2,8 @@
 #ifndef STARLING_PS_KV_SERVER_H
 #define STARLING_PS_KV_SERVER_H
 
-#include "kv_worker.h"
+#include "incoming.h"
+#include "simple_app.h"
 
 namespace ps
 {
@@ -20,67 +21,6 @@ struct KVMeta {
                     */
     int option;
 };
-
-namespace starling
-{
-
-/* A request as received, with memory of its own. */
-struct Incoming {
-    sl_kv_request request; /* its pointers refer to `block` */
-    std::shared_ptr<char> block;
-    int customer_id, instance;
-    bool has_push, has_pull;
-};
-
-inline std::shared_ptr<Incoming> CopyOf(const sl_kv_request &request)
-{
-    auto incoming = std::make_shared<Incoming>();
-    const size_t keys_bytes = request.key_count * sizeof *request.keys;
-    const size_t lens_bytes =
-        request.lens == nullptr ? 0 : (request.key_count * sizeof *request.lens + 7) / 8 * 8;
-    const size_t push_bytes =
-        request.push == nullptr ? 0 : request.value_count * request.value_bytes;
-    char *block = new char[keys_bytes + lens_bytes + push_bytes + 1];
-    incoming->block.reset(block, std::default_delete<char[]>());
-    incoming->request = request;
-    incoming->has_push = request.push != nullptr;
-    incoming->has_pull = request.pull != nullptr || request.lens_wanted;
-    std::memcpy(block, request.keys, keys_bytes);
-    incoming->request.keys = reinterpret_cast<const uint64_t *>(block);
-    if (request.lens != nullptr) {
-        std::memcpy(block + keys_bytes, request.lens, request.key_count * sizeof *request.lens);
-        incoming->request.lens = reinterpret_cast<const uint32_t *>(block + keys_bytes);
-    }
-    if (request.push != nullptr) {
-        std::memcpy(block + keys_bytes + lens_bytes, request.push, push_bytes);
-    }
-    incoming->request.push = block + keys_bytes + lens_bytes;
-    return incoming;
-}
-
-/* On the reactor: passes a request to the customer of its app. */
-inline int HandleRequest(void *, const sl_kv_request *request)
-{
-    int app_id, customer_id, instance;
-    char more;
-    if (std::sscanf(request->table, "ps.%d.%d.%d%c", &app_id, &customer_id, &instance, &more) !=
-            3 ||
-        instance < 0 || instance >= Postoffice::Get()->group_size() || request->array_length != 0 ||
-        request->key_count == 0) {
-        return SL_ERR_INVALID;
-    }
-    if (request->token == nullptr) {
-        return SL_ERR_NO_MEMORY;
-    }
-    const std::shared_ptr<Incoming> incoming = CopyOf(*request);
-    incoming->customer_id = customer_id;
-    incoming->instance = instance;
-    const bool taken = Postoffice::GetServer(instance)->Deliver(
-        app_id, app_id, [incoming](Customer *customer) { customer->TakeRequest(incoming); });
-    return taken ? SL_KV_LATER : SL_ERR_NO_MEMORY;
-}
-
-} // namespace starling
 
 /* The handler runs on the customer's thread, one request at a time. It answers each request once,
  * by Response, at once or later from any thread; a second answer throws dmlc::Error. */

@@ -2,36 +2,14 @@
 #ifndef STARLING_PS_KV_WORKER_H
 #define STARLING_PS_KV_WORKER_H
 
-#include <type_traits>
-#include <utility>
-
+#include "kv_pairs.h"
 #include "simple_app.h"
 
 namespace ps
 {
 
-/* lens[i] values of keys[i]; without lens the same number of values of each key. */
-template <typename Val> struct KVPairs {
-    SArray<Key> keys;
-    SArray<Val> vals;
-    SArray<int> lens;
-    int priority = 0;
-};
-
 namespace starling
 {
-
-/* Values that servers can add up travel as such, all others as bytes. */
-template <typename Val> struct Values {
-    static const uint32_t kBytes = std::is_same<Val, float>::value ? sizeof(float) : 1;
-    static const uint32_t kScale = sizeof(Val) / kBytes; /* values of the table in one of ours */
-};
-
-inline std::string TableName(int app_id, int customer_id, int instance)
-{
-    return "ps." + std::to_string(app_id) + '.' + std::to_string(customer_id) + '.' +
-           std::to_string(instance);
-}
 
 /* One push or pull. It owns all memory that the library reads, and what the caller shares. */
 template <typename Val> struct Operation {
@@ -58,7 +36,7 @@ template <typename Val> class KVWorker : public SimpleApp
 {
   public:
     using Callback = std::function<void()>;
-    using SlicedKVs = std::vector<std::pair<bool, KVPairs<Val>>>;
+    using SlicedKVs = starling::SlicedKVs<Val>;
     using Slicer = std::function<void(const KVPairs<Val> &kvs, const std::vector<Range> &ranges,
                                       SlicedKVs *sliced)>;
 
@@ -209,36 +187,6 @@ template <typename Val> class KVWorker : public SimpleApp
         return Send(operation.release(), cmd, priority);
     }
 
-    /* Fails unless the slices are the operation's own keys, in their order, each in its range. */
-    void Slice(const Operation &operation)
-    {
-        const std::vector<Range> &ranges = postoffice_->GetServerKeyRanges();
-        const KVPairs<Val> &all = operation.pushed;
-        SlicedKVs sliced;
-        slicer_(all, ranges, &sliced);
-        CHECK_EQ(sliced.size(), ranges.size()) << ": the slicer makes one slice for each server";
-        size_t at = 0, values = 0;
-        for (size_t i = 0; i < sliced.size(); i++) {
-            const KVPairs<Val> &slice = sliced[i].second;
-            for (size_t k = 0; sliced[i].first && k < slice.keys.size(); k++, at++) {
-                const Key key = slice.keys[k];
-                CHECK(at < all.keys.size() && key == all.keys[at])
-                    << ": the slicer adds, drops, renames or reorders keys, as " << key;
-                CHECK(key >= ranges[i].begin() &&
-                      (key < ranges[i].end() || ranges[i].end() == kMaxKey))
-                    << ": the slicer moves key " << key << " out of its range, to server " << i;
-            }
-            if (sliced[i].first && !slice.vals.empty()) {
-                CHECK(values + slice.vals.size() <= all.vals.size() &&
-                      std::equal(slice.vals.begin(), slice.vals.end(), all.vals.begin() + values))
-                    << ": the slicer changes values of server " << i;
-                values += slice.vals.size();
-            }
-        }
-        CHECK(at == all.keys.size() && values == all.vals.size())
-            << ": the slicer drops keys or values";
-    }
-
     int Send(Operation *begun, int cmd, int priority)
     {
         std::unique_ptr<Operation> operation(begun);
@@ -248,7 +196,10 @@ template <typename Val> class KVWorker : public SimpleApp
         CHECK(pushed.lens.empty() || pushed.lens.size() == pushed.keys.size())
             << ": " << pushed.lens.size() << " lens of " << pushed.keys.size() << " keys";
         if (slicer_) {
-            Slice(*operation);
+            const std::vector<Range> &ranges = postoffice_->GetServerKeyRanges();
+            SlicedKVs sliced;
+            slicer_(pushed, ranges, &sliced);
+            starling::CheckSlices(pushed, ranges, sliced);
         }
         const int timestamp = operation->timestamp = obj_->NewRequest(1);
         if (pushed.keys.empty()) {
