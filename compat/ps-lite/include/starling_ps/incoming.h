@@ -13,7 +13,7 @@ namespace starling
 struct Incoming {
     sl_kv_request request; /* its pointers refer to `block` */
     std::shared_ptr<char> block;
-    int customer_id, instance;
+    int customer_id;
     bool has_push, has_pull;
 };
 
@@ -43,14 +43,27 @@ inline std::shared_ptr<Incoming> CopyOf(const sl_kv_request &request)
     return incoming;
 }
 
+/* Reads a number and what follows it, '.' or the end. False: there is none. */
+inline bool ReadNumber(const char **at, char end, int *out)
+{
+    char *after;
+    const long value = std::strtol(*at, &after, 10);
+    if (after == *at || *after != end || value < INT32_MIN || value > INT32_MAX) {
+        return false;
+    }
+    *out = static_cast<int>(value);
+    *at = after + 1;
+    return true;
+}
+
 /* On the reactor: passes a request to the customer of its app. */
 inline int HandleRequest(void *, const sl_kv_request *request)
 {
     int app_id, customer_id, instance;
-    char more;
-    if (std::sscanf(request->table, "ps.%d.%d.%d%c", &app_id, &customer_id, &instance, &more) !=
-            3 ||
-        instance < 0 || instance >= Postoffice::Get()->group_size() || request->array_length != 0 ||
+    const char *at = request->table + 3;
+    if (std::strncmp(request->table, "ps.", 3) != 0 || !ReadNumber(&at, '.', &app_id) ||
+        !ReadNumber(&at, '.', &customer_id) || !ReadNumber(&at, '\0', &instance) || instance < 0 ||
+        instance >= Postoffice::Get()->group_size() || request->array_length != 0 ||
         request->key_count == 0) {
         return SL_ERR_INVALID;
     }
@@ -59,13 +72,11 @@ inline int HandleRequest(void *, const sl_kv_request *request)
     }
     const std::shared_ptr<Incoming> incoming = CopyOf(*request);
     incoming->customer_id = customer_id;
-    incoming->instance = instance;
     const bool taken = Postoffice::GetServer(instance)->Deliver(
         app_id, app_id, [incoming](Customer *customer) { customer->TakeRequest(incoming); });
     return taken ? SL_KV_LATER : SL_ERR_NO_MEMORY;
 }
 
 } // namespace starling
-
 } // namespace ps
 #endif
