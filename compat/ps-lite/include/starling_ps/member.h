@@ -86,12 +86,13 @@ class Member
             server.handler_later = true;
             CHECK_EQ(sl_kv_server_start(&server, &server_), 0) << ": " << sl_last_error();
             options.beside = server_;
+            options.variables = nullptr;
         }
         CHECK_EQ(sl_kv_create(&options, &kv_), 0) << ": " << sl_last_error();
         rank_ = role == Node::WORKER   ? static_cast<int>(sl_kv_rank(kv_))
                 : role == Node::SERVER ? static_cast<int>(sl_kv_server_rank(server_))
                                        : 0;
-        CHECK_EQ(sl_kv_messages(kv_, request, answer, ctx), 0) << ": " << sl_last_error();
+        sl_kv_messages(kv_, request, answer, ctx);
     }
     Member(const Member &) = delete;
     void operator=(const Member &) = delete;
