@@ -17,26 +17,29 @@ struct Incoming {
     bool has_push, has_pull;
 };
 
+/* A push gets lens, also where they are equal and do not travel; a pull has none, as in ps-lite. */
 inline std::shared_ptr<Incoming> CopyOf(const sl_kv_request &request)
 {
     auto incoming = std::make_shared<Incoming>();
+    const bool has_push = request.push != nullptr;
     const size_t keys_bytes = request.key_count * sizeof *request.keys;
-    const size_t lens_bytes =
-        request.lens == nullptr ? 0 : (request.key_count * sizeof *request.lens + 7) / 8 * 8;
-    const size_t push_bytes =
-        request.push == nullptr ? 0 : request.value_count * request.value_bytes;
+    const size_t lens_bytes = has_push ? (request.key_count * sizeof *request.lens + 7) / 8 * 8 : 0;
+    const size_t push_bytes = has_push ? request.value_count * request.value_bytes : 0;
     char *block = new char[keys_bytes + lens_bytes + push_bytes + 1];
     incoming->block.reset(block, std::default_delete<char[]>());
     incoming->request = request;
-    incoming->has_push = request.push != nullptr;
+    incoming->has_push = has_push;
     incoming->has_pull = request.pull != nullptr || request.lens_wanted;
     std::memcpy(block, request.keys, keys_bytes);
     incoming->request.keys = reinterpret_cast<const uint64_t *>(block);
-    if (request.lens != nullptr) {
-        std::memcpy(block + keys_bytes, request.lens, request.key_count * sizeof *request.lens);
-        incoming->request.lens = reinterpret_cast<const uint32_t *>(block + keys_bytes);
-    }
-    if (request.push != nullptr) {
+    incoming->request.lens = nullptr;
+    if (has_push) {
+        uint32_t *lens = reinterpret_cast<uint32_t *>(block + keys_bytes);
+        const uint32_t each = static_cast<uint32_t>(request.value_count / request.key_count);
+        for (uint32_t i = 0; i < request.key_count; i++) {
+            lens[i] = request.lens == nullptr ? each : request.lens[i];
+        }
+        incoming->request.lens = lens;
         std::memcpy(block + keys_bytes + lens_bytes, request.push, push_bytes);
     }
     incoming->request.push = block + keys_bytes + lens_bytes;

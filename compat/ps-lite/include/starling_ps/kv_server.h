@@ -52,15 +52,9 @@ template <typename Val> class KVServer : public SimpleApp
     void set_request_handle(const ReqHandle &handle)
     {
         CHECK(handle) << ": the handler is empty";
-        {
-            std::lock_guard<std::mutex> lock(mutex_);
-            handle_ = std::make_shared<ReqHandle>(handle);
-            handle_cond_.notify_all();
-        }
-        if (postoffice_->is_server()) {
-            static const sl_kv_handler handler = Handler();
-            member_->Handle(&handler);
-        }
+        std::lock_guard<std::mutex> lock(mutex_);
+        handle_ = std::make_shared<ReqHandle>(handle);
+        handle_cond_.notify_all();
     }
 
     using SimpleApp::Response;
@@ -132,14 +126,6 @@ template <typename Val> class KVServer : public SimpleApp
         std::vector<uint32_t> lens;
     };
 
-    static sl_kv_handler Handler()
-    {
-        sl_kv_handler handler = {};
-        handler.handle = starling::HandleRequest;
-        handler.whole_bytes = UINT64_MAX;
-        return handler;
-    }
-
     /* A worker that asks for too much must not end the server: it gets the error. */
     bool Fits(const Pending &pending, const KVPairs<Val> &data, uint64_t value_count) const
     {
@@ -197,28 +183,24 @@ template <typename Val> class KVServer : public SimpleApp
         (*handle)(meta, data, this);
     }
 
-    /* False: the request's bytes are not elements of this type. */
+    /* False: the values are not elements of this type. */
     bool Load(const starling::Incoming &in, KVPairs<Val> *data)
     {
+        if (!in.has_push) {
+            return true;
+        }
         const sl_kv_request &request = in.request;
         const size_t bytes = request.value_count * request.value_bytes;
+        int *lens = reinterpret_cast<int *>(const_cast<uint32_t *>(request.lens));
         bool divides = bytes % sizeof(Val) == 0;
-        for (uint32_t i = 0; request.lens != nullptr && i < request.key_count; i++) {
+        for (uint32_t i = 0; request.value_bytes != sizeof(Val) && i < request.key_count; i++) {
             divides = divides && request.lens[i] * request.value_bytes % sizeof(Val) == 0;
+            lens[i] = static_cast<int>(request.lens[i] * request.value_bytes / sizeof(Val));
         }
         if (!divides) {
             return false;
         }
-        if (request.lens != nullptr) {
-            int *lens = reinterpret_cast<int *>(const_cast<uint32_t *>(request.lens));
-            for (uint32_t i = 0; request.value_bytes != sizeof(Val) && i < request.key_count; i++) {
-                lens[i] = static_cast<int>(request.lens[i] * request.value_bytes / sizeof(Val));
-            }
-            data->lens.share(in.block, lens, request.key_count);
-        }
-        if (!in.has_push) {
-            return true;
-        }
+        data->lens.share(in.block, lens, request.key_count);
         char *values = const_cast<char *>(static_cast<const char *>(request.push));
         data->vals.share(in.block, reinterpret_cast<Val *>(values), bytes / sizeof(Val));
         std::lock_guard<std::mutex> lock(mutex_);

@@ -209,7 +209,8 @@ template <typename Val> class KVWorker : public SimpleApp
         sl_kv_call call = {};
         call.batch.keys = pushed.keys.data();
         call.batch.key_count = static_cast<uint32_t>(pushed.keys.size());
-        call.batch.lens = reinterpret_cast<const uint32_t *>(pushed.lens.data());
+        call.batch.lens =
+            pushed.lens.empty() ? nullptr : reinterpret_cast<const uint32_t *>(pushed.lens.data());
         if (kScale > 1 && !pushed.lens.empty()) {
             for (int len : pushed.lens) {
                 operation->scaled.push_back(static_cast<uint32_t>(len) * kScale);

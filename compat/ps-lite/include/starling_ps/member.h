@@ -68,9 +68,9 @@ class Member
 {
   public:
     /* Joins the job; returns when the library has, at the latest after its start timeout. Throws
-     * dmlc::Error. The callbacks get `ctx`. */
-    Member(Node::Role role, int rank, sl_kv_message_fn *request, sl_kv_message_fn *answer,
-           void *ctx)
+     * dmlc::Error. The functions for messages get `ctx`; a server's handler is copied. */
+    Member(Node::Role role, int rank, const sl_kv_handler *handler, sl_kv_message_fn *request,
+           sl_kv_message_fn *answer, void *ctx)
         : role_(role)
     {
         const Variables variables(role, rank);
@@ -83,7 +83,7 @@ class Member
             sl_kv_server_options server = {};
             server.variables = variables.get();
             server.flags = role == Node::SERVER ? flags : nullptr;
-            server.handler_later = true;
+            server.handler = handler;
             CHECK_EQ(sl_kv_server_start(&server, &server_), 0) << ": " << sl_last_error();
             options.beside = server_;
             options.variables = nullptr;
@@ -154,16 +154,6 @@ class Member
         }
     }
 
-    /* The first handler counts. */
-    void Handle(const sl_kv_handler *handler)
-    {
-        std::lock_guard<std::mutex> lock(server_mutex_);
-        CHECK(server_ != nullptr) << ": this process has no server";
-        if (!handles_) {
-            CHECK_EQ(sl_kv_server_handle(server_, handler), 0) << ": " << sl_last_error();
-            handles_ = true;
-        }
-    }
     /* Dropped after Close: then `sent` is called at once. */
     void Reply(sl_kv_token *token, const sl_kv_answer &answer)
     {
@@ -184,7 +174,6 @@ class Member
     int rank_ = 0;
     sl_kv *kv_ = nullptr;
     sl_kv_server *server_ = nullptr;
-    bool handles_ = false;
     std::mutex tables_mutex_, server_mutex_;
     std::vector<sl_kv **> tables_;
 };

@@ -41,6 +41,8 @@ struct Mail {
 
 static const size_t kParkedMax = 65536;
 
+inline int HandleRequest(void *, const sl_kv_request *request);
+
 } // namespace starling
 
 class Postoffice

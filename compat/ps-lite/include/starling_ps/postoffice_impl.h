@@ -94,8 +94,11 @@ inline void Postoffice::StartMember(int customer_id, Node::Role role, int rank, 
             << ": customer " << customer_id << " has been started already";
         preferred_rank_ = rank;
     }
+    sl_kv_handler handler = {};
+    handler.handle = starling::HandleRequest;
+    handler.whole_bytes = UINT64_MAX;
     auto member = std::make_shared<starling::Member>(
-        role, rank, [](void *ctx, const sl_kv_message *m) { OnMessage(ctx, m, true); },
+        role, rank, &handler, [](void *ctx, const sl_kv_message *m) { OnMessage(ctx, m, true); },
         [](void *ctx, const sl_kv_message *m) { OnMessage(ctx, m, false); }, this);
     {
         std::lock_guard<std::mutex> lock(members_mutex_);
