@@ -490,9 +490,23 @@ void Barriers(const std::string &folder)
 void Large(size_t count)
 {
     if (IsServer()) {
+        auto *values = new std::vector<float>(count);
         auto *server = new KVServer<float>(0);
-        server->set_request_handle(KVServerDefaultHandle<float>());
-        RegisterExitCallback([server] { delete server; });
+        server->set_request_handle(
+            [=](const KVMeta &meta, const KVPairs<float> &data, KVServer<float> *self) {
+                KVPairs<float> answer;
+                answer.keys = data.keys;
+                answer.vals.resize(meta.pull ? data.keys.size() : 0);
+                for (size_t i = 0; i < data.keys.size(); i++) {
+                    float &value = (*values)[data.keys[i] / (kMaxKey / count)];
+                    (meta.pull ? answer.vals[i] : value) = meta.pull ? value : value + data.vals[i];
+                }
+                self->Response(meta, answer);
+            });
+        RegisterExitCallback([=] {
+            delete server;
+            delete values;
+        });
     }
     if (!IsWorker()) {
         return;

@@ -7,8 +7,6 @@ import signal
 
 import harness
 
-TIMEOUT_S = 5  # STARLING_PS_TIMEOUT_MS of both programs
-
 
 class PsLite(harness.StarlingTest):
     program = "ps_lite_app"
