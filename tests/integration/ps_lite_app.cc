@@ -166,16 +166,22 @@ template <typename Val> class Store
                 at += len;
             }
             if (meta.pull) {
+                pulls_ += i == 0;
                 answer.keys.push_back(data.keys[i]);
                 answer.lens.push_back(static_cast<int>(kept.size()));
                 answer.vals.append(SArray<Val>(kept));
             }
         }
         CHECK_EQ(at, data.vals.size());
+        if (meta.pull && data.keys[0] == kMaxKey - 1) { /* how many pulls there were before */
+            answer.vals = SArray<Val>{static_cast<Val>(pulls_ - 1)};
+            answer.lens = SArray<int>{1};
+        }
         server->Response(meta, answer);
     }
 
   private:
+    int pulls_ = 0;
     std::map<Key, std::vector<Val>> arrays_;
 };
 
@@ -221,6 +227,13 @@ template <typename Val> void LengthsOf(int app_id)
         thrown = std::string(error.what()).find("the buffer is for 3") != std::string::npos;
     }
     CHECK(thrown);
+    Postoffice::Get()->Barrier(0, kWorkerGroup);
+    if (MyRank() == 0) {
+        std::vector<Val> pulls;
+        kv.Wait(kv.Pull({kMaxKey - 1}, &pulls, nullptr, 77));
+        CHECK_EQ(pulls[0], static_cast<Val>(5 * NumWorkers())) << ": the handler gets each once";
+    }
+    Postoffice::Get()->Barrier(0, kWorkerGroup);
 }
 
 void Lengths()

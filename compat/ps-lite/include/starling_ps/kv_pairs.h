@@ -18,6 +18,21 @@ template <typename Val> struct KVPairs {
     int priority = 0;
 };
 
+/* What a handler gets to know about a request. */
+struct KVMeta {
+    int cmd;
+    bool push, pull;
+    int sender;    /* id of the worker's node */
+    int timestamp; /* names the request among all that this process has received */
+    int customer_id;
+    /* Of BytePS's fork */
+    Key key;       /* the first one */
+    uint64_t addr; /* 0: memory of the sender is never shown */
+    int val_len;   /* values that are pushed or asked for; 0: the sender asks for all that there are
+                    */
+    int option;
+};
+
 namespace starling
 {
 

@@ -8,20 +8,6 @@
 namespace ps
 {
 
-struct KVMeta {
-    int cmd;
-    bool push, pull;
-    int sender;    /* id of the worker's node */
-    int timestamp; /* names the request among all that this process has received */
-    int customer_id;
-    /* Of BytePS's fork */
-    Key key;       /* the first one */
-    uint64_t addr; /* 0: memory of the sender is never shown */
-    int val_len;   /* values that are pushed or asked for; 0: the sender asks for all that there are
-                    */
-    int option;
-};
-
 /* The handler runs on the customer's thread, one request at a time. It answers each request once,
  * by Response, at once or later from any thread; a second answer throws dmlc::Error. */
 template <typename Val> class KVServer : public SimpleApp
@@ -72,25 +58,7 @@ template <typename Val> class KVServer : public SimpleApp
             pending = it->second;
             pending_.erase(it);
         }
-        sl_kv_answer answer = {};
-        if (!pending.has_pull) {
-            member_->Reply(pending.token, answer);
-            return;
-        }
-        auto *kept = new Kept{data.vals, {}};
-        answer.values = kept->vals.data();
-        answer.value_count = kept->vals.size() * sizeof(Val) / pending.value_bytes;
-        answer.err = Fits(pending, data, answer.value_count) ? 0 : SL_ERR_INVALID;
-        if (pending.lens_wanted && !data.lens.empty()) {
-            for (int len : data.lens) {
-                kept->lens.push_back(static_cast<uint32_t>(static_cast<size_t>(len) * sizeof(Val) /
-                                                           pending.value_bytes));
-            }
-            answer.lens = kept->lens.data();
-        }
-        answer.sent = [](void *ctx) { delete static_cast<Kept *>(ctx); };
-        answer.ctx = kept;
-        member_->Reply(pending.token, answer);
+        Answer(pending, data);
     }
 
     /* Pushes of the one key from this worker are copied into `vals`, and shown to the handler
@@ -112,8 +80,10 @@ template <typename Val> class KVServer : public SimpleApp
     const int instance_idx_;
 
   private:
+    using Name = std::tuple<int, int, Key, uint32_t>; /* sender, customer, first key, keys */
     struct Pending {
         sl_kv_token *token;
+        Name name;
         Key key;
         int app_id, sender;
         uint32_t key_count, value_bytes;
@@ -125,6 +95,60 @@ template <typename Val> class KVServer : public SimpleApp
         SArray<Val> vals;
         std::vector<uint32_t> lens;
     };
+
+    void Answer(const Pending &pending, const KVPairs<Val> &data)
+    {
+        sl_kv_answer answer = {};
+        if (!pending.has_pull) {
+            member_->Reply(pending.token, answer);
+            return;
+        }
+        auto *kept = new Kept{data.vals, {}};
+        answer.values = kept->vals.data();
+        answer.value_count = kept->vals.size() * sizeof(Val) / pending.value_bytes;
+        Remember(pending, data);
+        answer.err = Fits(pending, data, answer.value_count) ? 0 : SL_ERR_INVALID;
+        if (pending.lens_wanted && !data.lens.empty()) {
+            for (int len : data.lens) {
+                kept->lens.push_back(static_cast<uint32_t>(static_cast<size_t>(len) * sizeof(Val) /
+                                                           pending.value_bytes));
+            }
+            answer.lens = kept->lens.data();
+        }
+        answer.sent = [](void *ctx) { delete static_cast<Kept *>(ctx); };
+        answer.ctx = kept;
+        member_->Reply(pending.token, answer);
+    }
+
+    /* A sender that does not know the lengths asks again if they exceed its room: the handler must
+     * not see that. */
+    void Remember(const Pending &pending, const KVPairs<Val> &data)
+    {
+        const uint64_t room = pending.value_count / pending.key_count;
+        uint64_t longest = data.vals.size() / pending.key_count;
+        for (int len : data.lens) {
+            longest = std::max(longest, static_cast<uint64_t>(len));
+        }
+        if (pending.lens_wanted && longest * sizeof(Val) / pending.value_bytes > room) {
+            std::lock_guard<std::mutex> lock(mutex_);
+            if (repeats_.size() >= starling::kParkedMax) {
+                repeats_.erase(repeats_.begin());
+            }
+            repeats_[pending.name] = data;
+        }
+    }
+    bool IsRepeat(const Pending &pending, KVPairs<Val> *data)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        const auto it = repeats_.find(pending.name);
+        if (it == repeats_.end() || pending.lens_wanted ||
+            it->second.vals.size() * sizeof(Val) != pending.value_count * pending.value_bytes) {
+            return false;
+        }
+        *data = it->second;
+        repeats_.erase(it);
+        return true;
+    }
 
     /* A worker that asks for too much must not end the server: it gets the error. */
     bool Fits(const Pending &pending, const KVPairs<Val> &data, uint64_t value_count) const
@@ -156,6 +180,21 @@ template <typename Val> class KVServer : public SimpleApp
         meta.key = request.keys[0];
         meta.val_len = static_cast<int>(request.value_count * request.value_bytes / sizeof(Val));
         data.keys.share(in.block, const_cast<Key *>(request.keys), request.key_count);
+        const Pending pending = {request.token,
+                                 Name(meta.sender, meta.customer_id, meta.key, request.key_count),
+                                 meta.key,
+                                 obj_->app_id(),
+                                 meta.sender,
+                                 request.key_count,
+                                 request.value_bytes,
+                                 request.value_count,
+                                 in.has_pull,
+                                 request.lens_wanted};
+        KVPairs<Val> before;
+        if (!in.has_push && IsRepeat(pending, &before)) {
+            Answer(pending, before);
+            return;
+        }
         const bool divides = Load(in, &data);
         std::shared_ptr<ReqHandle> handle;
         {
@@ -163,24 +202,20 @@ template <typename Val> class KVServer : public SimpleApp
             handle_cond_.wait_for(lock, std::chrono::milliseconds(STARLING_PS_TIMEOUT_MS),
                                   [this] { return handle_ != nullptr; });
             handle = handle_;
+            meta.timestamp = next_++ & INT32_MAX;
             if (handle != nullptr && divides) {
-                meta.timestamp = next_++ & INT32_MAX;
-                pending_[meta.timestamp] =
-                    Pending{request.token,       meta.key,          obj_->app_id(),
-                            meta.sender,         request.key_count, request.value_bytes,
-                            request.value_count, in.has_pull,       request.lens_wanted};
+                pending_[meta.timestamp] = pending;
             }
         }
-        if (handle == nullptr || !divides) {
-            LOG(ERROR) << "app " << obj_->app_id() << " refuses a request of node " << meta.sender
-                       << ": "
-                       << (divides ? "it has no handler" : "its values are of another type");
-            sl_kv_answer answer = {};
-            answer.err = SL_ERR_INVALID;
-            member_->Reply(request.token, answer);
+        if (handle != nullptr && divides) {
+            (*handle)(meta, data, this);
             return;
         }
-        (*handle)(meta, data, this);
+        LOG(ERROR) << "app " << obj_->app_id() << " refuses a request of node " << meta.sender
+                   << ": " << (divides ? "it has no handler" : "its values are of another type");
+        sl_kv_answer answer = {};
+        answer.err = SL_ERR_INVALID;
+        member_->Reply(request.token, answer);
     }
 
     /* False: the values are not elements of this type. */
@@ -218,7 +253,8 @@ template <typename Val> class KVServer : public SimpleApp
     std::condition_variable handle_cond_;
     std::shared_ptr<ReqHandle> handle_;
     uint32_t next_ = 0;
-    std::unordered_map<int, Pending> pending_;           /* that are not answered, by timestamp */
+    std::unordered_map<int, Pending> pending_; /* that are not answered, by timestamp */
+    std::map<Name, KVPairs<Val>> repeats_;
     std::map<std::pair<int, Key>, SArray<Val>> buffers_; /* by rank of the worker, and key */
 };
 
