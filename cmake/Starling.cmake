@@ -22,8 +22,9 @@ endif()
 # processor, so that a model trained here and there is the same bit for bit.
 add_library(starling_build INTERFACE)
 target_compile_options(starling_build INTERFACE
-    -Wall -Wextra -Wno-unused-parameter -Wconversion -Wshadow -Wstrict-prototypes
-    -Wmissing-prototypes -Werror
+    -Wall -Wextra -Wno-unused-parameter -Wconversion -Werror
+    $<$<COMPILE_LANGUAGE:C>:-Wshadow> $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>
+    $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>
     -fno-math-errno -ffp-contract=off -fno-omit-frame-pointer)
 target_compile_definitions(starling_build INTERFACE
     _GNU_SOURCE STARLING_VERSION="${PROJECT_VERSION}")

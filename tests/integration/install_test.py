@@ -86,6 +86,13 @@ class Install(harness.StarlingTest):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(b"serves 127.0.0.1:", done.stdout)
 
+    def test_headers_of_ps_lite(self):
+        self.file("mine.cc", '#include <ps/ps.h>\nint main() { ps::SArray<ps::Key> keys{1, 2}; return keys.size() == 2 ? 0 : 1; }\n')
+        libraries = os.path.dirname(self.found("**/libstarling_kv.so.0")[0])
+        for fork in ("ps-lite", "ps-lite-byteps"):
+            self.run_command("sh", "-e", "-c", f"g++ -std=c++14 -Wall -Wextra -Werror mine.cc $(pkg-config --cflags --libs starling-{fork}) "
+                             f"-Wl,-rpath,{libraries} -o mine && ./mine", cwd=self.folder, env={"PKG_CONFIG_PATH": f"{libraries}/pkgconfig"})
+
 
 if __name__ == "__main__":
     harness.main()
