@@ -88,6 +88,15 @@ class Faults(PsLite):
         for worker in started["worker"]:
             self.assertRegex(self.failure(worker), r"push: .*app 0, timestamp \d+: .*ps/[01]")
 
+    def test_killed_scheduler(self):
+        started = self.begin("pushes")
+        harness.wait_lines(started["worker"], "pushing")
+        started["scheduler"][0].signal(signal.SIGKILL)
+        for server in started["server"]:
+            self.assertRegex(self.failure(server), "error: .*barrier.*coordinator .* not reachable for")
+        for worker in started["worker"]:
+            worker.end()
+
     def test_killed_worker(self):
         started = self.begin("pushes")
         harness.wait_lines(started["worker"], "pushing")

@@ -103,6 +103,9 @@ struct sl_client_io_coordinator {
     struct sl_timer heartbeat;
     uint64_t heartbeat_ns; /* interval */
     uint64_t silence_ns;   /* before another candidate is tried */
+    uint64_t lease_ns;
+    struct sl_list barriers;   /* operations that wait for other processes of groups */
+    struct sl_timer unreached; /* armed while they wait without a connection */
 };
 
 /* The client_ios of a client form one array. */

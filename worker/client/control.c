@@ -187,6 +187,29 @@ int sl_control_add_table(struct sl_client_io *io, uint32_t id, const struct sl_t
     return 0;
 }
 
+/* Barriers of groups */
+
+/* Such a barrier waits for processes of a job with a scheduler, and the job ends with it. */
+static void fail_barriers(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, coordinator.unreached);
+    SL_LIST_TAKE (struct sl_control_op, op, at_barrier, &io->coordinator.barriers) {
+        sl_control_op_fail(op, SL_ERR_CLOSED, "%s: not reachable for %g s, its lease",
+                           io->options->coordinator_name,
+                           (double)io->coordinator.lease_ns / (double)SL_CLOCK_NS_PER_S);
+        sl_session_cancel(io->coordinator.session, op);
+    }
+}
+
+static void watch_barriers(struct sl_client_io *io)
+{
+    if (!sl_list_empty(&io->coordinator.barriers) &&
+        sl_session_conn(io->coordinator.session) == NULL) {
+        io->coordinator.unreached.run = fail_barriers;
+        sl_reactor_arm(io->reactor, &io->coordinator.unreached, io->coordinator.lease_ns);
+    }
+}
+
 /* The session */
 
 static void client_control_welcomed(void *ctx, struct sl_session *session,
@@ -196,6 +219,8 @@ static void client_control_welcomed(void *ctx, struct sl_session *session,
     bool started_anew = io->coordinator.incarnation != welcome->incarnation;
     io->coordinator.incarnation = welcome->incarnation;
     io->coordinator.knows = welcome->knows;
+    io->coordinator.lease_ns = welcome->lease_ms * SL_CLOCK_NS_PER_MS;
+    sl_reactor_disarm(io->reactor, &io->coordinator.unreached);
     start_heartbeats(io, welcome->lease_ms);
     sl_client_report_start(io, welcome->wants_reports);
     struct sl_control_op *op = io->coordinator.joining;
@@ -236,6 +261,7 @@ static void lost(void *ctx, struct sl_session *session, int err, const char *rea
     const char *why = sl_control_op_reason(io->options->coordinator_name, reason);
     sl_log_event(SL_LOG_WARN, SL_EVENT("coordinator_lost", SL_EVENT_TEXT("reason", why)),
                  "%s: connection lost: %s; retrying", io->options->coordinator_name, why);
+    watch_barriers(io);
 }
 
 static void client_control_closed(void *ctx, struct sl_session *session, int err,
@@ -283,6 +309,7 @@ void sl_control_join(struct sl_control_op *op)
     options.hello.purpose = SL_MESSAGE_PURPOSE_CONTROL;
     int err = sl_client_io_transport(io, options.endpoint.scheme, &options.transport);
     if (err == 0) {
+        sl_list_init(&io->coordinator.barriers);
         io->coordinator.joining = op;
         err = sl_session_open(&options, &io->coordinator.session);
     }
@@ -449,6 +476,7 @@ void sl_control_table_drop(struct sl_control_op *op)
 static void barrier_done(void *ctx, const struct sl_message *answer, int err, const char *reason)
 {
     struct sl_control_op *op = ctx;
+    sl_list_remove(&op->at_barrier);
     check_answer(op, answer, err, reason, SL_MESSAGE_BARRIER_DONE);
     sl_control_op_answer(op);
 }
@@ -467,6 +495,11 @@ void sl_control_barrier(struct sl_control_op *op)
     message.barrier.groups = op->groups;
     message.barrier.timeout_ms = client_control_time_left_ms(op);
     op->deadline_ns += BARRIER_GRACE_NS;
+    if (op->groups != 0 && !op->io->coordinator.is_lost &&
+        op->io->coordinator.knows >= SL_MESSAGE_SPEC_KNOWS_RELAY) { /* it will be asked */
+        sl_list_append(&op->io->coordinator.barriers, &op->at_barrier);
+        watch_barriers(op->io);
+    }
     ask_newer(op, &message, op->groups != 0 ? SL_MESSAGE_SPEC_KNOWS_RELAY : 0, barrier_done);
 }
 
@@ -508,6 +541,7 @@ void sl_control_leave(struct sl_client_io *io)
 {
     sl_client_report_last(io);
     sl_reactor_disarm(io->reactor, &io->coordinator.heartbeat);
+    sl_reactor_disarm(io->reactor, &io->coordinator.unreached);
     if (io->coordinator.session != NULL) {
         sl_session_close(&io->coordinator.session);
     }

@@ -57,8 +57,9 @@ struct sl_control_op {
 
     /* The reactor's, while running. */
     struct sl_mailbox_lane *answers;
-    uint32_t left;        /* outstanding answers of peers */
-    struct sl_list asked; /* requests to shards: client_io.c */
+    uint32_t left;                  /* outstanding answers of peers */
+    struct sl_list asked;           /* requests to shards: client_io.c */
+    struct sl_list_link at_barrier; /* of groups: control.c */
 
     /* The result: the first error. */
     int err;
