@@ -35,7 +35,7 @@ static int check_operands(const struct sl_graph_infer *infer)
 {
     struct sl_graph_node *node = infer->node;
     const struct sl_graph_op *op = node->op;
-    bool is_missing = is_absent(node->outputs, node->output_count, 0);
+    bool is_missing = op->outputs_max == 1 && is_absent(node->outputs, node->output_count, 0);
     for (uint32_t i = 0; i < op->inputs_min; i++) {
         is_missing = is_missing || is_absent(node->inputs, node->input_count, i);
     }

@@ -109,11 +109,13 @@ static int infer_axes(const struct sl_graph_infer *infer, const uint32_t kernel[
     while (choice < 4 && strcmp(given != NULL ? given->text : "NOTSET", auto_pads[choice]) != 0) {
         choice++;
     }
-    int err = choice < 4 ? 0
-                         : sl_graph_fail(infer, SL_ERR_INVALID,
-                                         "auto_pad is %s, but must be NOTSET, VALID, SAME_UPPER or "
-                                         "SAME_LOWER",
-                                         given->text);
+    int err = sl_graph_ops_check_rows_first(infer, x);
+    err = err != 0 || choice < 4
+              ? err
+              : sl_graph_fail(infer, SL_ERR_INVALID,
+                              "auto_pad is %s, but must be NOTSET, VALID, SAME_UPPER or "
+                              "SAME_LOWER",
+                              given->text);
     err = err != 0 ? err : read_ints(infer, "strides", AXES, 1, 1, strides);
     err = err != 0 ? err : read_ints(infer, "dilations", AXES, 1, 1, dilations);
     err = err != 0 ? err : read_ints(infer, "pads", 2 * AXES, 0, 0, pads);
