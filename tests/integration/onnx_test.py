@@ -90,6 +90,79 @@ def conv(x, attributes, data, filters, bias=None):
     return out if bias is None else out + bias[:, None, None]
 
 
+def conv_transpose(x, attributes, data, filters, bias=None):
+    groups, strides = attributes.get("group", 1), attributes.get("strides", [1, 1])
+    dilations, more = attributes.get("dilations", [1, 1]), attributes.get("output_padding", [0, 0])
+    pads, kernel = attributes.get("pads", [0, 0, 0, 0]), filters.shape[2:]
+    whole = [(data.shape[2 + i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 + more[i] for i in range(2)]
+    out = np.zeros((len(data), filters.shape[1] * groups, *whole))
+    inputs, outputs = data.shape[1] // groups, filters.shape[1]
+    for g in range(groups):
+        for i in range(kernel[0]):
+            for j in range(kernel[1]):
+                part = np.einsum("ncyx,cf->nfyx", data[:, g * inputs:(g + 1) * inputs], filters[g * inputs:(g + 1) * inputs, :, i, j])
+                y, z = i * dilations[0], j * dilations[1]
+                out[:, g * outputs:(g + 1) * outputs, y:y + (data.shape[2] - 1) * strides[0] + 1:strides[0],
+                    z:z + (data.shape[3] - 1) * strides[1] + 1:strides[1]] += part
+    out = out[:, :, pads[0]:whole[0] - pads[2], pads[1]:whole[1] - pads[3]]
+    return out if bias is None else out + bias[:, None, None]
+
+
+def resize(x, attributes, data, roi=None, scales=None, sizes=None):
+    mode, place = attributes.get("mode", b"nearest"), attributes.get("coordinate_transformation_mode", b"half_pixel")
+    for axis in (2, 3):
+        before = data.shape[axis]
+        after = int(sizes[axis]) if scales is None else int(np.floor(before * scales[axis]))
+        scale = after / before if scales is None else scales[axis]
+        i = np.arange(after, dtype=np.float64)
+        at = {b"half_pixel": (i + 0.5) / scale - 0.5, b"asymmetric": i / scale,
+              b"pytorch_half_pixel": (i + 0.5) / scale - 0.5 if after > 1 else 0 * i,
+              b"align_corners": i * (before - 1) / (after - 1) if after > 1 else 0 * i}[place]
+        if mode == b"nearest":
+            rounded = {b"round_prefer_floor": np.ceil(at - 0.5), b"round_prefer_ceil": np.floor(at + 0.5), b"floor": np.floor(at),
+                       b"ceil": np.ceil(at)}[attributes.get("nearest_mode", b"round_prefer_floor")]
+            data = np.take(data, np.clip(rounded, 0, before - 1).astype(int), axis)
+        else:
+            at = np.clip(at, 0, before - 1)
+            low = np.floor(at).astype(int)
+            weight = (at - low).reshape([-1, 1] if axis == 2 else [-1])
+            data = np.take(data, low, axis) * (1 - weight) + np.take(data, np.minimum(low + 1, before - 1), axis) * weight
+    return data
+
+
+def recurrent(x, attributes, data, w, r, b=None, lengths=None, h=None, c=None):
+    """LSTM, or GRU with linear_before_reset."""
+    hidden, lane_first = r.shape[2], attributes.get("layout", 0)
+    data = data.swapaxes(0, 1) if lane_first else data
+    gates, count = r.shape[1] // hidden, len(w)
+    states = [None if s is None else s.swapaxes(0, 1) if lane_first else s for s in (h, c)]
+    sigmoid = lambda v: 1 / (1 + np.exp(-v))  # noqa: E731
+    ys, hs, cs = [], [], []
+    for d in range(count):
+        state, cell = (np.zeros((data.shape[1], hidden)) if s is None else s[d] for s in states)
+        bias = np.zeros(2 * gates * hidden) if b is None else b[d]
+        y = np.empty((len(data), data.shape[1], hidden))
+        backward = d == 1 or attributes.get("direction") == b"reverse"
+        for t in range(len(data))[::-1 if backward else 1]:
+            of_x = np.split(data[t] @ w[d].T + bias[:gates * hidden], gates, axis=1)
+            of_h = np.split(state @ r[d].T + bias[gates * hidden:], gates, axis=1)
+            if gates == 4:
+                i, o, f, g = (p + q for p, q in zip(of_x, of_h))
+                cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+                state = sigmoid(o) * np.tanh(cell)
+            else:
+                update, reset = sigmoid(of_x[0] + of_h[0]), sigmoid(of_x[1] + of_h[1])
+                state = (1 - update) * np.tanh(of_x[2] + reset * of_h[2]) + update * state
+            y[t] = state
+        ys.append(y)
+        hs.append(state)
+        cs.append(cell)
+    y, h, c = np.stack(ys, 1), np.stack(hs), np.stack(cs)
+    if lane_first:
+        y, h, c = y.transpose(2, 0, 1, 3), h.swapaxes(0, 1), c.swapaxes(0, 1)
+    return (y, h, c) if gates == 4 else (y, h)
+
+
 def max_pool(x, attributes, data):
     return windows(data, attributes, attributes["kernel_shape"], -np.inf).max(axis=(4, 5))
 
@@ -180,6 +253,7 @@ def pad(x, attributes, data, pads=None, fill=None, axes=None):
 
 
 OPERATORS = {
+    "ConvTranspose": conv_transpose, "Resize": resize, "LSTM": recurrent, "GRU": recurrent,
     "Squeeze": squeeze, "Slice": slice_axes, "Split": split, "Pad": pad, "LayerNormalization": layer_normalization,
     "Equal": lambda x, a, v, w: v == w, "Greater": lambda x, a, v, w: v > w, "Less": lambda x, a, v, w: v < w,
     "And": lambda x, a, v, w: v & w, "Or": lambda x, a, v, w: v | w, "Not": lambda x, a, v: ~v,
@@ -737,6 +811,89 @@ class Operators(unittest.TestCase):
         self.refused(conv(group=-1), "group -1")
         self.refused(one("Conv", [(4, 9)], [(6, 4, 3)]), "[N, C, H, W]")
         self.refused(one("Conv", [(4, 9, 9)], [(6, 4, 3, 3), (5,)]), "[6]")
+
+    def test_conv_transpose(self):
+        for attributes in ({}, {"strides": [2, 3]}, {"strides": [2, 2], "pads": [1, 0, 2, 1]}, {"dilations": [2, 3]},
+                           {"strides": [3, 2], "output_padding": [2, 1]}, {"strides": [2, 2], "dilations": [3, 1], "pads": [2, 2, 2, 2]}):
+            self.check(one("ConvTranspose", [(4, 5, 7)], [(4, 6, 3, 2), (6,)], **attributes))
+            self.check(one("ConvTranspose", [(4, 5, 7)], [(4, 3, 3, 2), (6,)], group=2, **attributes))
+            self.check(one("ConvTranspose", [(4, 5, 7)], [(4, 3, 3, 2)], group=4, **attributes))
+
+        def refused(text, weight=(4, 6, 3, 2), bias=(6,), **attributes):
+            self.refused(one("ConvTranspose", [(4, 5, 7)], [weight, bias], **attributes), text)
+        refused("group 3", group=3)
+        refused("group 0", group=0)
+        refused("[C, M / group", weight=(5, 6, 3, 2))
+        refused("bias must be [M]", bias=(5,))
+        refused("kernel_shape", kernel_shape=[2, 2])
+        refused("auto_pad NOTSET", auto_pad="SAME_UPPER")
+        refused("output_padding smaller", output_padding=[1, 0])
+        refused("without pads of 20", pads=[10, 0, 10, 0])
+        refused("strides has 0", strides=[0, 1])
+        refused("at most", strides=[2 ** 31 - 1, 2 ** 31 - 1])
+        refused("output_shape", output_shape=[9, 9])
+
+    def test_resize(self):
+        scales = np.float32([1, 1, 2, 1.5])
+        for place in ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"):
+            for more in ({"mode": "linear"}, {"nearest_mode": "floor"}, {"nearest_mode": "ceil"}, {"nearest_mode": "round_prefer_ceil"}, {}):
+                for constants in ([None, scales], [None, np.float32([1, 1, 0.5, 1])], [None, np.float32([1, 1, 0.25, 0.25])]):
+                    self.check(one("Resize", [(3, 5, 6)], constants=constants, coordinate_transformation_mode=place, **more), rows=(2,))
+        for rows in ("N", 2):
+            b = Builder((3, 5, 6), rows=rows)
+            begin = b.add("Slice", b.add("Shape", b.inputs[0]), b.constant([0]), b.constant([2]))
+            sizes = b.add("Concat", begin, b.constant([9, 4]), axis=0)
+            self.check((b, b.model(b.add("Resize", b.inputs[0], "", "", sizes, mode="linear"))), rows=(2,))
+        for constants, more in (([None, np.float32([1, 2, 2, 2])], {}), ([None, np.float32([1, 1, 0.1, 2])], {}), ([None, scales[:3]], {}),
+                                ([None, np.float32([1, 1, np.nan, 1])], {}), ([None, np.float32([1, 1, 3e9, 1])], {}),
+                                ([None, scales, np.int64([1, 3, 2, 2])], {}), ([None], {}), ([None, None, np.int64([1, 3, 2, 2])], {}),
+                                ([None, scales], {"mode": "cubic"}), ([None, scales], {"coordinate_transformation_mode": "some"})):
+            self.refused(one("Resize", [(3, 5, 6)], constants=constants, **more))
+
+    def test_recurrent(self):
+        for op_type, gates in (("LSTM", 4), ("GRU", 3)):
+            more = {"linear_before_reset": 1} if gates == 3 else {}
+            for direction, count in (("forward", 1), ("reverse", 1), ("bidirectional", 2)):
+                for layout in (0, 1):
+                    for extra in ("", "bias", "states"):
+                        b = Builder((6, 5), (count, 7), (count, 7), opset=14)
+                        x, *states = b.inputs[:gates - 1]
+                        if layout == 0:
+                            x = b.add("Transpose", x, perm=[1, 0, 2])
+                            states = [b.add("Transpose", s, perm=[1, 0, 2]) for s in states]
+                        operands = [x, b.weight(count, gates * 7, 5, scale=0.4), b.weight(count, gates * 7, 7, scale=0.4)]
+                        operands += [b.weight(count, gates * 14, scale=0.4)] if extra else []
+                        operands += ["", *states] if extra == "states" else []
+                        outs = b.add_many(op_type, gates - 1, *operands, direction=direction, hidden_size=7, layout=layout, **more)
+                        if layout == 0:
+                            outs = [b.add("Transpose", outs[0], perm=[2, 0, 1, 3]),
+                                    *(b.add("Transpose", s, perm=[1, 0, 2]) for s in outs[1:])]
+                        self.check((b, b.model(*outs)), rows=(1, 3))
+            b = Builder((6, 5), rows=3)
+            x = b.add_many(op_type, 2, b.inputs[0], b.weight(1, gates * 7, 5), b.weight(1, gates * 7, 7), hidden_size=7, **more)[0]
+            self.check((b, b.model(x)), rows=(3,))  # the rows of a fixed number may be steps
+
+    def test_recurrent_refused(self):
+        def refused(text, w=(1, 28, 5), r=(1, 28, 7), op_type="LSTM", more=(), **attributes):
+            b = Builder((6, 5), opset=14)
+            x = b.add("Transpose", b.inputs[0], perm=[1, 0, 2])
+            y = b.add(op_type, x, b.weight(*w), b.weight(*r), *(b.weight(*shape) for shape in more), **attributes)
+            answer = self.runner.run(b.model(b.add("Transpose", y, perm=[2, 0, 1, 3])), b.data(1), 1)
+            self.assertIsInstance(answer, str)
+            self.assertIn(text, answer)
+        refused("input 1", w=(1, 28, 6))
+        refused("input 2", r=(2, 28, 7))
+        refused("input 1", w=(1, 27, 5))
+        refused("input 3", more=[(1, 28)])
+        refused("sequence_lens", more=[(1, 56), (1,)])
+        refused("input_forget", input_forget=1)
+        refused("direction is up", direction="up")
+        refused("hidden_size", hidden_size=6)
+        refused("activation_alpha", activation_alpha=[0.5])
+        refused("linear_before_reset must be 1", w=(1, 21, 5), r=(1, 21, 7), op_type="GRU")
+        b = Builder((6, 5), opset=14)
+        y = b.add("LSTM", b.inputs[0], b.weight(1, 28, 5), b.weight(1, 28, 7))
+        self.assertIn("the rows must be the sequences", self.runner.run(b.model(y), b.data(1), 1))
 
     def test_pool(self):
         for attributes in ({}, {"pads": [1, 2, 0, 1]}, {"strides": [2, 3]}, {"auto_pad": "SAME_LOWER", "strides": [2, 2]},

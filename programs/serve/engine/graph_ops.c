@@ -7,7 +7,8 @@ const struct sl_graph_op *sl_graph_op_find(const char *op_type)
     static const struct sl_graph_op *const tables[] = {
         sl_graph_ops_elementwise, sl_graph_ops_broadcast, sl_graph_ops_layout,
         sl_graph_ops_move,        sl_graph_ops_matrix,    sl_graph_ops_normalize,
-        sl_graph_ops_reduce,      sl_graph_ops_shape,     sl_graph_ops_window};
+        sl_graph_ops_recurrent,   sl_graph_ops_reduce,    sl_graph_ops_resize,
+        sl_graph_ops_shape,       sl_graph_ops_window};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         for (const struct sl_graph_op *op = tables[i]; op->name != NULL; op++) {
             if (strcmp(op->name, op_type) == 0) {

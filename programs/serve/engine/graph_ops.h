@@ -11,13 +11,13 @@
 
 extern const struct sl_graph_op sl_graph_ops_broadcast[];
 extern const struct sl_graph_op sl_graph_ops_elementwise[];
-extern const struct sl_graph_op sl_graph_ops_enlarge[];
 extern const struct sl_graph_op sl_graph_ops_layout[];
 extern const struct sl_graph_op sl_graph_ops_matrix[];
 extern const struct sl_graph_op sl_graph_ops_move[];
 extern const struct sl_graph_op sl_graph_ops_normalize[];
 extern const struct sl_graph_op sl_graph_ops_recurrent[];
 extern const struct sl_graph_op sl_graph_ops_reduce[];
+extern const struct sl_graph_op sl_graph_ops_resize[];
 extern const struct sl_graph_op sl_graph_ops_shape[];
 extern const struct sl_graph_op sl_graph_ops_window[];
 
