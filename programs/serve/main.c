@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "config/cli.h"
+#include "programs/serve/check.h"
 #include "programs/serve/client.h"
 #include "programs/serve/deploy.h"
 #include "programs/serve/engine/blas.h"
@@ -21,6 +22,7 @@ static const struct {
     {"client", "Sends the requests of a list, and prints latencies.", sl_serve_client_run},
     {"gateway", "Serves models over HTTP, by workers that join.", sl_serve_gateway_run},
     {"worker", "Computes requests of gateways.", sl_serve_worker_run},
+    {"check", "Tells what would be served of an ONNX model.", sl_serve_check_run},
     {"deploy", "Publishes ONNX models for workers to serve.", sl_serve_deploy_run},
     {"rollback", "Removes the newest versions of a model.", sl_serve_rollback_run},
     {"generate", "Makes models of templates, with other weights.", sl_serve_generate_run},

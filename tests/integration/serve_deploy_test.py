@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """starling-serve deploy: models that are published to a directory and to a storage, what their objects have, and
-files that are refused, with nothing published. starling-serve generate: models of templates, and bad lists."""
+files that are refused, with nothing published. starling-serve check: what would be served, and differences of outputs. starling-serve
+generate: models of templates, and bad lists."""
 
 import os
+import subprocess
 import sys
 
 import harness
@@ -100,8 +102,8 @@ class Deploy(ModelsTest):
 
     def test_operators_that_are_not_supported_are_listed(self):
         model = mlp("Hardmax")
-        model.graph.node[0].op_type = "LSTM"
-        self.check_refused(self.save("bad.onnx", model), 'node "first" (LSTM)', "not supported", "Hardmax")
+        model.graph.node[0].op_type = "TopK"
+        self.check_refused(self.save("bad.onnx", model), 'node "first" (TopK)', "not supported", "Hardmax")
 
     def test_work_that_would_not_end(self):
         node = helper.make_node("MaxPool", ["x"], ["y"], name="pool", kernel_shape=[2 ** 30] * 2,
@@ -246,6 +248,76 @@ class Deploy(ModelsTest):
     def test_command_line(self):
         for words in ([], ["m.onnx"], ["m.onnx", "--dir", "d", "--catalogue", "c:1"], ["--dir", "d"]):
             self.assertIn("usage: starling-serve deploy", self.deploy(*words, status=2))
+
+
+class Check(ModelsTest):
+    def setUp(self):
+        super().setUp()
+        self.model = mlp()
+        self.save("m.onnx", self.model)
+        self.x = np.random.default_rng(1).standard_normal((3, 32)).astype(np.float32)
+        w = {tensor.name: numpy_helper.to_array(tensor) for tensor in self.model.graph.initializer}
+        self.y = np.maximum(self.x @ w["w1"] + w["b1"], 0) @ w["w2"]
+
+    def check(self, *words, status=0):
+        return self.run_to_end("starling-serve", "check", self.path("m.onnx"), *words, status=status)
+
+    def arrays(self, name, save=np.savez, **arrays):
+        save(self.path(name), **arrays)
+        return self.path(name)
+
+    def test_what_is_served(self):
+        output = self.check()
+        for text in ("input x FP32 [rows,32]", "output y FP32 [rows,8]", "layers 2", "MB in a worker for 32 rows",
+                     f"work {2 * (32 * 64 + 64 * 8) / 1e9 + 64e-9:.4g} GFLOP a row"):
+            self.assertIn(text, output)
+
+    def test_differences(self):
+        x = self.arrays("x.npz", x=self.x, other=np.zeros(3))
+        self.assertIn("computed 3 rows in ", self.check("--inputs", x))
+        output = self.check("--inputs", x, "--outputs", self.arrays("y.npz", y=self.y))
+        self.assertLess(float(output.split("difference y: at most ")[1].split(",")[0]), 1e-4)
+        self.y[1, 2] += 1000
+        output = self.check("--inputs", x, "--outputs", self.arrays("y.npz", y=self.y))
+        self.assertIn("difference y: at most 1e+03, ", output)
+
+    def test_bad_arrays(self):
+        good = self.arrays("good.npz", x=self.x)
+        with open(good, "rb") as file:
+            data = file.read()
+        cases = {"z": (self.arrays("z.npz", z=self.x), 'no array "x"'),
+                 "type": (self.arrays("type.npz", x=self.x.astype(np.int64)), "not the type and shape"),
+                 "shape": (self.arrays("shape.npz", x=self.x[:, 1:]), "not the type and shape"),
+                 "wide": (self.arrays("wide.npz", x=self.x.astype(np.float64)), "accepted are float32"),
+                 "order": (self.arrays("order.npz", x=np.asfortranarray(self.x)), "in C order"),
+                 "packed": (self.arrays("packed.npz", np.savez_compressed, x=self.x), "without compression"),
+                 "rows": (self.arrays("rows.npz", x=np.zeros((70000, 32), np.float32)), "1 to 65536 rows"),
+                 "none": (self.arrays("none.npz", x=self.x[:0]), "1 to 65536 rows"),
+                 "text": (self.file("text.npz", "nothing"), "no npz file"),
+                 "empty": (self.file("empty.npz", ""), "not a file with arrays"),
+                 "folder": (self.folder, "not a file with arrays"),
+                 "absent": (self.path("absent.npz"), "No such file")}
+        for path, reason in cases.values():
+            self.assertIn(reason, self.check("--inputs", path, status=1))
+        self.assertIn("has 2 rows, the inputs 3", self.check("--inputs", good, "--outputs", self.arrays("y.npz", y=self.y[:2]),
+                                                             status=1))
+        path = self.path("damaged.npz")
+        for at in range(0, len(data), 7):
+            for damaged in (data[:at], data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1:]):
+                if at % 3 == 0 or at > len(data) - 150 or at < 150:
+                    with open(path, "wb") as file:
+                        file.write(damaged)
+                    self.assertIn(self.run_status("check", self.path("m.onnx"), "--inputs", path), (0, 1), at)
+
+    def run_status(self, *words):
+        return subprocess.run([os.path.join(os.environ["STARLING_BIN"], "starling-serve"), *words], capture_output=True, timeout=60,
+                              check=False).returncode
+
+    def test_refused(self):
+        self.save("m.onnx", mlp("Hardmax"))
+        self.assertIn('m.onnx: node "middle" (Hardmax): the operator is not supported', self.check(status=1))
+        self.assertIn("--outputs needs --inputs", self.check("--outputs", "y.npz", status=2))
+        self.assertIn("a model is missing", self.run_to_end("starling-serve", "check", status=2))
 
 
 class Generate(ModelsTest):

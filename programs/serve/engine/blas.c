@@ -49,11 +49,12 @@ void sl_blas_multiply(const struct sl_blas_product *p, const float *a, const flo
 {
     const uint64_t b_stride = p->b_stride != 0 ? p->b_stride : p->b_transposed ? p->k : p->n;
     const uint64_t c_stride = p->c_stride != 0 ? p->c_stride : p->n;
-    if (p->m <= ROWS_FEW) {
+    if (p->m <= ROWS_FEW && !p->a_transposed) {
         multiply_rows(p, a, b, b_stride, c, c_stride);
         return;
     }
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, p->b_transposed ? CblasTrans : CblasNoTrans,
-                (blasint)p->m, (blasint)p->n, (blasint)p->k, p->alpha, a, (blasint)p->k, b,
+    cblas_sgemm(CblasRowMajor, p->a_transposed ? CblasTrans : CblasNoTrans,
+                p->b_transposed ? CblasTrans : CblasNoTrans, (blasint)p->m, (blasint)p->n,
+                (blasint)p->k, p->alpha, a, (blasint)(p->a_transposed ? p->m : p->k), b,
                 (blasint)b_stride, p->beta, c, (blasint)c_stride);
 }

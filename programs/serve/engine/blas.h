@@ -14,6 +14,7 @@ void sl_blas_init(void);
 struct sl_blas_product {
     uint64_t m, n, k;
     float alpha, beta; /* beta 0: c is not read */
+    bool a_transposed; /* a is [k][m] */
     bool b_transposed; /* b is [n][k] */
     uint64_t b_stride; /* elements from a row of b to the next; 0: no gaps */
     uint64_t c_stride;

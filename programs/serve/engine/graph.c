@@ -6,9 +6,7 @@
 
 bool sl_graph_measure(struct sl_graph_value *value)
 {
-    const uint64_t item_bytes = value->type == SL_OBJECT_F32   ? 4
-                                : value->type == SL_OBJECT_I64 ? 8
-                                                               : 1;
+    const uint64_t item_bytes = sl_graph_item_bytes(value);
     uint64_t elements = 1;
     sl_assert(value->rank <= SL_GRAPH_RANK_MAX);
     for (uint32_t i = 0; i < value->rank; i++) {

@@ -2,10 +2,13 @@
  * operator. The reader (onnx.h) fills it, the plan (graph_plan.h) checks it, infers shapes and
  * gives each computed value its place in the scratch; the operators (graph_ops.c) compute.
  *
- * The first dimension of inputs and outputs counts rows. A value with has_rows has one block of
- * memory per row, one after another; its shape is that of one row: usually with shape[0] = 1. After
- * a Reshape of [N, 7, 64] to [-1, 64] it has shape [7, 64], and the tensor's first dimension is
- * rows * 7. Weights, constants and what is computed of them alone have no rows.
+ * The first dimension of inputs and outputs counts rows. If their number is free, a value with
+ * has_rows has one block of memory per row, one after another; its shape is that of one row. The
+ * dimension row_axis counts rows: usually the first one, with shape[0] = 1. A Transpose moves it,
+ * but not the rows in memory. After a Reshape of [N, 7, 64] to [-1, 64] the value has shape [7,
+ * 64], and the tensor's first dimension is rows * 7; of [7, N, 64] to [-1, 64] also, and row_outer
+ * is 7: the dimension counts 7 times all rows. Weights, constants and what is computed of them
+ * alone have no rows. If the number of rows is fixed, no value has rows: shapes are those of ONNX.
  *
  * Pure, without I/O. A graph has one owner; after the plan it does not change. */
 #ifndef SL_PROGRAMS_SERVE_ENGINE_GRAPH_H
@@ -25,7 +28,7 @@
     (1ULL << 31) /* of a value, or of its row: also each dimension, so the                         \
                     product of two cannot overflow */
 #define SL_GRAPH_RANK_MAX     SL_OBJECTS_RANK_MAX
-#define SL_GRAPH_PARAMS_BYTES 128
+#define SL_GRAPH_PARAMS_BYTES 160
 
 enum sl_graph_kind {
     SL_GRAPH_INPUT,    /* in the scratch, written by the caller */
@@ -43,8 +46,9 @@ struct sl_graph_value {
     uint32_t rank;
     uint64_t shape[SL_GRAPH_RANK_MAX]; /* of one row if has_rows */
     bool has_rows;
-    uint64_t bytes;     /* of one row if has_rows; set by the reader or the plan */
-    const void *data;   /* of weights and constants */
+    uint32_t row_axis, row_outer; /* if has_rows: 0 to rank - 1; 1 or more */
+    uint64_t bytes;               /* of one row if has_rows; set by the reader or the plan */
+    const void *data;             /* of weights and constants */
     uint64_t image_end; /* of weights: where their bytes end in the images; 0: not known */
     struct sl_graph_node *producer; /* computes it; NULL: none. Valid until folding has ended */
     uint32_t uses;                  /* operands that are this value, and outputs of the model */
@@ -61,6 +65,7 @@ enum sl_graph_attribute_type {
     SL_GRAPH_FLOAT = 1,
     SL_GRAPH_INT = 2,
     SL_GRAPH_STRING = 3,
+    SL_GRAPH_TENSOR = 4, /* read for ConstantOfShape only */
     SL_GRAPH_INTS = 7
 };
 
@@ -72,6 +77,7 @@ struct sl_graph_attribute {
     const char *text;
     const int64_t *ints; /* [count] */
     uint32_t count;
+    const struct sl_graph_value *tensor; /* stored; without name */
 };
 
 struct sl_graph_op;
@@ -133,15 +139,15 @@ enum sl_graph_op_flags {
     SL_GRAPH_IN_PLACE = 1, /* output 0 may lie where input 0 lies if both have the same bytes:
                               element i depends on element i only */
     SL_GRAPH_ANY_TYPE = 2, /* else inputs are f32 */
-    SL_GRAPH_COPIES = 4,   /* output 0 has the bytes of input 0 if it has its type */
+    SL_GRAPH_COPIES = 4,   /* output 0 is input 0 if it has its type and shape */
     SL_GRAPH_OF_SHAPE = 8  /* run reads no input: the output depends on shapes alone */
 };
 
 struct sl_graph_op {
     const char *name;                /* op_type */
     uint32_t inputs_min, inputs_max; /* those up to inputs_min are never absent */
-    uint32_t outputs_max;            /* the first one is never absent; others may be unused */
-    uint32_t flags;                  /* enum sl_graph_op_flags */
+    uint32_t outputs_max; /* if it is 1, that one is never absent; else any may be unused */
+    uint32_t flags;       /* enum sl_graph_op_flags */
     /* The attributes that are accepted, all optional, up to one without name. The plan refuses
      * others, and those of another type. */
     struct {
@@ -167,7 +173,8 @@ const struct sl_graph_attribute *sl_graph_attribute_find(const struct sl_graph_n
                                                          const char *name);
 
 /* A constant of i64 that stands for `times` times the rows of a run, if their number is free. Shape
- * makes it; operators that move elements keep it; Reshape takes it; others fail. */
+ * makes it; operators that move elements keep it; Mul, Div and Equal compute with it as far as the
+ * result is known; operators that read a shape take it; others fail. */
 static inline int64_t sl_graph_rows(uint64_t times)
 {
     return INT64_MIN / 2 + (int64_t)times;
@@ -183,6 +190,12 @@ static inline uint64_t sl_graph_rows_times(int64_t number)
 static inline bool sl_graph_is_stored(const struct sl_graph_value *value)
 {
     return value->kind == SL_GRAPH_WEIGHT || value->kind == SL_GRAPH_CONSTANT;
+}
+
+/* Of an element. */
+static inline uint64_t sl_graph_item_bytes(const struct sl_graph_value *value)
+{
+    return value->type == SL_OBJECT_F32 ? 4 : value->type == SL_OBJECT_I64 ? 8 : 1;
 }
 
 /* Sets the bytes of a value by its type and shape. False: it has no element, or more than

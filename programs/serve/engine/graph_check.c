@@ -3,26 +3,51 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The type of an attribute that the operator accepts; 0: it does not. */
+static enum sl_graph_attribute_type find_type(const struct sl_graph_op *op, const char *name)
+{
+    const uint32_t count = sizeof op->attributes / sizeof op->attributes[0];
+    for (uint32_t i = 0; i < count && op->attributes[i].name != NULL; i++) {
+        if (strcmp(op->attributes[i].name, name) == 0) {
+            return op->attributes[i].type;
+        }
+    }
+    return 0;
+}
+
+/* The first attribute that the operator does not accept, or NULL. */
+static const struct sl_graph_attribute *find_unsupported(const struct sl_graph_node *node)
+{
+    for (uint32_t i = 0; i < node->attribute_count; i++) {
+        if (find_type(node->op, node->attributes[i].name) == 0) {
+            return &node->attributes[i];
+        }
+    }
+    return NULL;
+}
+
+/* Names the first node of each operator, or operator and attribute, that is not supported. */
 int sl_graph_check_operators(struct sl_graph *graph, struct sl_reason *reason)
 {
-    const struct sl_graph_node *first = NULL;
-    char others[512] = "", item[64];
+    char all[SL_REASON_BYTES] = "", what[192], item[512];
     for (uint32_t i = 0; i < graph->node_count; i++) {
         struct sl_graph_node *node = &graph->nodes[i];
         node->op = sl_graph_op_find(node->op_type);
-        if (node->op == NULL && first == NULL) {
-            first = node;
-        } else if (node->op == NULL && strcmp(node->op_type, first->op_type) != 0) {
-            (void)snprintf(item, sizeof item, "; %s is not supported", node->op_type);
-            if (strstr(others, item) == NULL) {
-                (void)strncat(others, item, sizeof others - strlen(others) - 1);
-            }
+        const struct sl_graph_attribute *a = node->op != NULL ? find_unsupported(node) : NULL;
+        if (node->op != NULL && a == NULL) {
+            continue;
+        }
+        (void)snprintf(what, sizeof what,
+                       a == NULL ? " (%.80s): the operator is not supported"
+                                 : " (%.80s): attribute \"%.80s\" is not supported",
+                       node->op_type, a != NULL ? a->name : "");
+        if (strstr(all, what) == NULL) {
+            (void)snprintf(item, sizeof item, "%snode \"%.200s\"%s", all[0] != '\0' ? "; " : "",
+                           node->name, what);
+            (void)strncat(all, item, sizeof all - strlen(all) - 1);
         }
     }
-    return first == NULL ? 0
-                         : sl_reason_fail(reason, SL_ERR_UNSUPPORTED,
-                                          "node \"%s\" (%s): the operator is not supported%s",
-                                          first->name, first->op_type, others);
+    return all[0] == '\0' ? 0 : sl_reason_fail(reason, SL_ERR_UNSUPPORTED, "%s", all);
 }
 
 static bool is_absent(struct sl_graph_value *const *operands, uint32_t count, uint32_t i)
@@ -35,7 +60,7 @@ static int check_operands(const struct sl_graph_infer *infer)
 {
     struct sl_graph_node *node = infer->node;
     const struct sl_graph_op *op = node->op;
-    bool is_missing = is_absent(node->outputs, node->output_count, 0);
+    bool is_missing = op->outputs_max == 1 && is_absent(node->outputs, node->output_count, 0);
     for (uint32_t i = 0; i < op->inputs_min; i++) {
         is_missing = is_missing || is_absent(node->inputs, node->input_count, i);
     }
@@ -61,27 +86,16 @@ static int check_operands(const struct sl_graph_infer *infer)
     return 0;
 }
 
-/* Attributes are those of the operator's table entry. */
+/* All attributes are accepted: their types. */
 static int check_attributes(const struct sl_graph_infer *infer)
 {
-    const struct sl_graph_node *node = infer->node;
-    const struct sl_graph_op *op = node->op;
-    for (uint32_t i = 0; i < node->attribute_count; i++) {
-        const struct sl_graph_attribute *a = &node->attributes[i];
-        const uint32_t rule_count = sizeof op->attributes / sizeof op->attributes[0];
-        uint32_t at = 0;
-        while (at < rule_count && op->attributes[at].name != NULL &&
-               strcmp(op->attributes[at].name, a->name) != 0) {
-            at++;
-        }
-        if (at == rule_count || op->attributes[at].name == NULL) {
-            return sl_graph_fail(infer, SL_ERR_UNSUPPORTED, "attribute \"%s\" is not supported",
-                                 a->name);
-        }
-        if (a->type != op->attributes[at].type) {
+    for (uint32_t i = 0; i < infer->node->attribute_count; i++) {
+        const struct sl_graph_attribute *a = &infer->node->attributes[i];
+        const enum sl_graph_attribute_type type = find_type(infer->node->op, a->name);
+        if (a->type != type) {
             return sl_graph_fail(infer, SL_ERR_INVALID,
                                  "attribute \"%s\" has type %d of ONNX, not %d", a->name,
-                                 (int)a->type, (int)op->attributes[at].type);
+                                 (int)a->type, (int)type);
         }
     }
     return 0;

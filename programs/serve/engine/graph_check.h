@@ -12,8 +12,8 @@ struct sl_graph_work {
     uint64_t scratch_bytes;
 };
 
-/* Finds the operator of each node. Errors: UNSUPPORTED, with a node, and all operators that there
- * are not. */
+/* Finds the operator of each node. Errors: UNSUPPORTED, with all operators and attributes that are
+ * not supported, and the first node of each. */
 int sl_graph_check_operators(struct sl_graph *graph, struct sl_reason *reason);
 
 /* Checks a node with its operator, and infers its outputs; those before have been. Outputs that

@@ -80,7 +80,7 @@ static const struct sl_engine_tensor *describe(struct model *model,
         tensors[i] = (struct sl_engine_tensor){.name = value->name,
                                                .type = value->type,
                                                .rank = value->rank,
-                                               .row_bytes = value->bytes,
+                                               .row_bytes = value->bytes / value->shape[0],
                                                .scratch_offset = value->scratch_offset};
         memcpy(tensors[i].shape, value->shape, value->rank * sizeof value->shape[0]);
         tensors[i].shape[0] = model->graph.fixed_rows;
@@ -132,7 +132,7 @@ static int graph_engine_open_model(const struct sl_engine_image *image, uint32_t
                              fixed_rows, rows_max);
     }
     err = err != 0 ? err
-                   : sl_graph_plan_make(&model->graph, fixed_rows > 0 ? fixed_rows : rows_max,
+                   : sl_graph_plan_make(&model->graph, fixed_rows > 0 ? 1 : rows_max,
                                         image->offsets[0] + image->tensors[0].bytes, &model->memory,
                                         &model->plan, reason);
     err = err != 0 ? err : make_info(model, reason);
@@ -179,10 +179,11 @@ static int graph_engine_run_layer(void *of, uint8_t *scratch, uint32_t layer, ui
 {
     const struct model *model = of;
     const uint32_t *ends = model->plan.layer_ends;
+    const uint32_t blocks = model->graph.fixed_rows > 0 ? 1 : rows;
     sl_assert(layer < model->plan.layer_count);
     int err = 0;
     for (uint32_t i = layer > 0 ? ends[layer - 1] : 0; err == 0 && i < ends[layer]; i++) {
-        err = run_node(&model->graph.nodes[i], scratch, rows, reason);
+        err = run_node(&model->graph.nodes[i], scratch, blocks, reason);
     }
     return err;
 }

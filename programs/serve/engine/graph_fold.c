@@ -34,7 +34,8 @@ static bool is_identity(const struct sl_graph_node *node)
 {
     const struct sl_graph_value *in = node->inputs[0], *out = node->outputs[0];
     return (node->op->flags & SL_GRAPH_COPIES) != 0 && !out->is_output && in->type == out->type &&
-           in->has_rows == out->has_rows && in->rank == out->rank &&
+           in->has_rows == out->has_rows && in->row_axis == out->row_axis &&
+           in->row_outer == out->row_outer && in->rank == out->rank &&
            memcmp(in->shape, out->shape, in->rank * sizeof in->shape[0]) == 0;
 }
 
@@ -44,7 +45,11 @@ static int fold_constant(struct folder *folder, struct sl_graph_node *node,
                          const struct sl_graph_work *work)
 {
     struct sl_graph_value *out = node->outputs[0];
-    bool is_known = !out->is_output && work->operations <= folder->operations_left &&
+    if (node->output_count != 1 || out == NULL) {
+        return 0;
+    }
+    bool is_known = !out->is_output && !out->has_rows &&
+                    work->operations <= folder->operations_left &&
                     (out->type == SL_OBJECT_F32 || out->bytes <= SL_ONNX_CONSTANT_BYTES_MAX);
     const void *inputs[SL_GRAPH_OPERANDS_MAX];
     for (uint32_t i = 0; i < node->input_count; i++) {
@@ -138,7 +143,6 @@ static bool fold_bn(struct sl_graph_node *conv, const struct sl_graph_node *bn,
 static int fold_node(struct folder *folder, const struct sl_graph *graph,
                      struct sl_graph_node *node)
 {
-    const uint32_t rows = graph->fixed_rows > 0 ? graph->fixed_rows : 1;
     struct sl_graph_work work;
     for (uint32_t j = 0; j < node->input_count; j++) {
         const struct sl_graph_value *input = node->inputs[j];
@@ -146,7 +150,7 @@ static int fold_node(struct folder *folder, const struct sl_graph *graph,
             node->inputs[j] = input->producer->inputs[0]; /* that of a copy */
         }
     }
-    int err = sl_graph_check_node(graph, node, rows, &work, folder->reason);
+    int err = sl_graph_check_node(graph, node, 1, &work, folder->reason);
     if (err != 0) {
         return err;
     }

@@ -9,11 +9,15 @@
 #include "core/assert.h"
 #include "programs/serve/engine/graph.h"
 
+extern const struct sl_graph_op sl_graph_ops_broadcast[];
 extern const struct sl_graph_op sl_graph_ops_elementwise[];
 extern const struct sl_graph_op sl_graph_ops_layout[];
 extern const struct sl_graph_op sl_graph_ops_matrix[];
+extern const struct sl_graph_op sl_graph_ops_move[];
 extern const struct sl_graph_op sl_graph_ops_normalize[];
+extern const struct sl_graph_op sl_graph_ops_recurrent[];
 extern const struct sl_graph_op sl_graph_ops_reduce[];
+extern const struct sl_graph_op sl_graph_ops_resize[];
 extern const struct sl_graph_op sl_graph_ops_shape[];
 extern const struct sl_graph_op sl_graph_ops_window[];
 
@@ -62,6 +66,16 @@ static inline bool sl_graph_ops_has(const struct sl_graph_infer *infer, uint32_t
 void sl_graph_ops_set_output(const struct sl_graph_infer *infer,
                              const struct sl_graph_value *value);
 
+/* Whether the axis counts rows. */
+static inline bool sl_graph_ops_is_rows(const struct sl_graph_value *value, uint32_t axis)
+{
+    return value->has_rows && value->row_axis == axis;
+}
+
+/* Fails if another axis than the first one counts rows. */
+int sl_graph_ops_check_rows_first(const struct sl_graph_infer *infer,
+                                  const struct sl_graph_value *value);
+
 struct sl_graph_list {
     const int64_t *numbers; /* [count] */
     uint32_t count;
@@ -70,6 +84,11 @@ struct sl_graph_list {
 /* A list of numbers: a constant input, or, as in older opsets, an attribute. Absent: none. */
 int sl_graph_ops_read_list(const struct sl_graph_infer *infer, uint32_t input, const char *name,
                            struct sl_graph_list *out);
+
+/* Makes a shape of the constant list that is an input: each number is a size, or stands for rows,
+ * once. */
+int sl_graph_ops_read_shape(const struct sl_graph_infer *infer, uint32_t input,
+                            struct sl_graph_value *out);
 
 /* An axis of -rank to limit, counted from the end if it is negative. */
 int sl_graph_ops_resolve(const struct sl_graph_infer *infer, int64_t given, uint32_t rank,

@@ -1,11 +1,9 @@
-/* Operators that compute a value from elements along some axes, or move elements along them:
- * ReduceSum, ReduceMean, ReduceL2, Transpose. No axis counts rows. */
+/* Operators that compute a value from elements along some axes, none of which counts rows:
+ * ReduceSum, ReduceMean, ReduceL2. */
 #include <inttypes.h>
 #include <math.h>
 
 #include "programs/serve/engine/graph_ops.h"
-
-/* Reduce */
 
 struct reduce {
     uint64_t outer, size, inner; /* of a block: [outer][size][inner] becomes [outer][inner] */
@@ -34,7 +32,8 @@ static int find_axes(struct sl_graph_infer *infer, uint32_t *first, uint32_t *en
     const bool is_range = chosen == 0 || *end - *first == (uint32_t)__builtin_popcount(chosen);
     const bool is_noop =
         axes.count == 0 && sl_graph_attribute_int(infer->node, "noop_with_empty_axes", 0) != 0;
-    return is_range && !is_noop && (*first > 0 || !x->has_rows)
+    const bool has_rows = x->has_rows && *first <= x->row_axis && x->row_axis < *end;
+    return is_range && !is_noop && !has_rows
                ? 0
                : sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
                                "axes must follow each other, and not count rows");
@@ -57,6 +56,10 @@ static int infer_reduce(struct sl_graph_infer *infer)
                              .kind = infer->node->op_type[strlen("Reduce")]};
     sl_graph_ops_set_output(infer, x);
     output->rank = first;
+    output->row_axis -=
+        end <= x->row_axis && x->has_rows && sl_graph_attribute_int(infer->node, "keepdims", 1) == 0
+            ? end - first
+            : 0;
     for (uint32_t i = first; i < x->rank; i++) {
         if (i >= end || sl_graph_attribute_int(infer->node, "keepdims", 1) != 0) {
             output->shape[output->rank++] = i >= end ? x->shape[i] : 1;
@@ -88,64 +91,6 @@ static int run_reduce(const struct sl_graph_node *node, const struct sl_graph_ru
     return 0;
 }
 
-/* Transpose */
-
-struct transpose {
-    uint32_t size[SL_GRAPH_RANK_MAX], step[SL_GRAPH_RANK_MAX]; /* of the output; of the input */
-};
-
-static int infer_transpose(struct sl_graph_infer *infer)
-{
-    const struct sl_graph_value *x = infer->inputs[0];
-    const struct sl_graph_attribute *perm = sl_graph_attribute_find(infer->node, "perm");
-    struct transpose p = {0};
-    uint32_t chosen = 0;
-    sl_graph_ops_set_output(infer, x);
-    for (uint32_t i = 0; i < x->rank; i++) {
-        const int64_t from = perm == NULL             ? (int64_t)(x->rank - 1 - i)
-                             : perm->count == x->rank ? perm->ints[i]
-                                                      : -1;
-        if (from < 0 || from >= (int64_t)x->rank || (chosen >> from & 1) != 0 ||
-            (x->has_rows && (from == 0) != (i == 0))) {
-            return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
-                                 "perm must have each of the %u axes once, and leave axis 0 where "
-                                 "it is if that counts rows",
-                                 x->rank);
-        }
-        chosen |= 1U << from;
-        infer->outputs[0]->shape[i] = x->shape[from];
-        p.size[i] = (uint32_t)x->shape[from];
-        p.step[i] = (uint32_t)sl_graph_elements(x, (uint32_t)from + 1, x->rank);
-    }
-    sl_graph_ops_save(infer->node, &p, sizeof p);
-    return 0;
-}
-
-static int run_transpose(const struct sl_graph_node *node, const struct sl_graph_run *run)
-{
-    const struct transpose *p = sl_graph_ops_params(node);
-    const uint32_t rank = node->outputs[0]->rank;
-    const uint64_t count = sl_graph_elements(node->outputs[0], 0, rank);
-    const float *in = run->inputs[0];
-    float *out = run->outputs[0];
-    for (uint64_t block = 0; block < sl_graph_ops_blocks(node, run, 0); block++, in += count) {
-        uint32_t at[SL_GRAPH_RANK_MAX] = {0};
-        uint64_t from = 0;
-        for (uint64_t i = 0; i < count; i++) {
-            *out++ = in[from];
-            for (uint32_t axis = rank; axis-- > 0;) { /* the next place, as an odometer counts */
-                from += p->step[axis];
-                if (++at[axis] < p->size[axis]) {
-                    break;
-                }
-                from -= (uint64_t)p->step[axis] * p->size[axis];
-                at[axis] = 0;
-            }
-        }
-    }
-    return 0;
-}
-
 #define REDUCE(name)                                                                               \
     SL_GRAPH_OPS_ENTRY(name, 1, 2, SL_GRAPH_ANY_TYPE, infer_reduce, run_reduce,                    \
                        {"axes", SL_GRAPH_INTS}, {"keepdims", SL_GRAPH_INT},                        \
@@ -155,7 +100,5 @@ const struct sl_graph_op sl_graph_ops_reduce[] = {
     REDUCE("ReduceSum"),
     REDUCE("ReduceMean"),
     REDUCE("ReduceL2"),
-    SL_GRAPH_OPS_ENTRY("Transpose", 1, 1, 0, infer_transpose, run_transpose,
-                       {"perm", SL_GRAPH_INTS}),
     {.name = NULL},
 };

@@ -1,6 +1,7 @@
-/* Operators with which exporters compute shapes: Shape, Cast, Slice, whose bounds are constants;
- * and Gather, which also looks up rows of a weight. */
+/* Operators with which exporters compute shapes: Shape, Cast, ConstantOfShape, Range; and Gather,
+ * which also looks up rows of a weight. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "programs/serve/engine/graph_ops.h"
 
@@ -9,7 +10,7 @@
 static int infer_shape(struct sl_graph_infer *infer)
 {
     const struct sl_graph_value *x = infer->inputs[0];
-    const int64_t rank = x->rank, fixed = infer->graph->fixed_rows;
+    const int64_t rank = x->rank;
     int64_t ends[2] = {sl_graph_attribute_int(infer->node, "start", 0),
                        sl_graph_attribute_int(infer->node, "end", rank)};
     int64_t sizes[SL_GRAPH_RANK_MAX] = {0}, count = 0;
@@ -19,9 +20,7 @@ static int infer_shape(struct sl_graph_infer *infer)
     }
     for (int64_t i = ends[0]; i < ends[1]; i++) {
         const uint64_t size = x->shape[i];
-        sizes[count++] = i > 0 || !x->has_rows ? (int64_t)size
-                         : fixed > 0           ? (int64_t)size * fixed
-                                               : sl_graph_rows(size);
+        sizes[count++] = sl_graph_ops_is_rows(x, (uint32_t)i) ? sl_graph_rows(size) : (int64_t)size;
     }
     struct sl_graph_value *output = infer->outputs[0];
     output->type = SL_OBJECT_I64;
@@ -123,11 +122,11 @@ static int infer_gather(struct sl_graph_infer *infer)
         x->rank == 0 ? SL_ERR_INVALID : sl_graph_ops_axis(infer, 0, x->rank, x->rank - 1, &axis);
     const uint32_t rank = x->rank + indices->rank - 1;
     if (x->rank == 0 || indices->type != SL_OBJECT_I64 || rank > SL_GRAPH_RANK_MAX ||
-        (x->has_rows && (axis == 0 || indices->has_rows)) || (indices->has_rows && axis > 0)) {
+        sl_graph_ops_is_rows(x, axis) || (indices->has_rows && (x->has_rows || axis > 0))) {
         return sl_graph_fail(
             infer, SL_ERR_UNSUPPORTED,
-            "%s must be of int64; rows are those of %s, along another axis than 0, "
-            "or along axis 0 those of the indices",
+            "%s must be of int64; rows are those of %s, along another axis than the axis, "
+            "or those of the indices, of axis 0",
             indices->name, x->name);
     }
     if (err != 0) {
@@ -139,8 +138,14 @@ static int infer_gather(struct sl_graph_infer *infer)
                              .item_bytes = inner * (x->bytes / sl_graph_elements(x, 0, x->rank)),
                              .size = (int64_t)x->shape[axis]};
     sl_graph_ops_set_output(infer, x);
-    output->has_rows = x->has_rows || indices->has_rows;
     output->rank = rank;
+    if (indices->has_rows) {
+        output->has_rows = true;
+        output->row_axis = indices->row_axis;
+        output->row_outer = indices->row_outer;
+    } else if (axis < x->row_axis) {
+        output->row_axis = x->row_axis + indices->rank - 1;
+    }
     memcpy(output->shape + axis, indices->shape, indices->rank * sizeof indices->shape[0]);
     memcpy(output->shape + axis + indices->rank, x->shape + axis + 1,
            (x->rank - axis - 1) * sizeof x->shape[0]);
@@ -168,70 +173,85 @@ static int run_gather(const struct sl_graph_node *node, const struct sl_graph_ru
     return err;
 }
 
-/* Slice chooses elements of a list. */
+/* ConstantOfShape */
 
-struct slice {
-    int64_t size, first, step;
-};
-
-/* A bound of a slice, from the begin of the list, and within least to most. */
-static int64_t clamp(int64_t at, int64_t size, int64_t least, int64_t most)
+static int infer_constant_of_shape(struct sl_graph_infer *infer)
 {
-    at += at < 0 ? size : 0;
-    return at < least ? least : at > most ? most : at;
+    const struct sl_graph_attribute *a = sl_graph_attribute_find(infer->node, "value");
+    struct sl_graph_value shape;
+    const int err = sl_graph_ops_read_shape(infer, 0, &shape);
+    if (err == 0 && a != NULL &&
+        (a->tensor == NULL || a->tensor->data == NULL ||
+         sl_graph_elements(a->tensor, 0, a->tensor->rank) != 1)) {
+        return sl_graph_fail(infer, SL_ERR_INVALID, "value must be a tensor of one element");
+    }
+    if (err == 0) {
+        sl_graph_ops_set_output(infer, &shape);
+        infer->outputs[0]->type = a != NULL ? a->tensor->type : SL_OBJECT_F32;
+    }
+    return err;
 }
 
-static int infer_slice(struct sl_graph_infer *infer)
+static int run_constant_of_shape(const struct sl_graph_node *node, const struct sl_graph_run *run)
 {
-    static const char *const names[] = {"starts", "ends", "axes", "steps"};
-    int64_t given[4] = {0, 0, 0, 1};
-    int err = 0;
-    for (uint32_t i = 0; err == 0 && i < 4; i++) {
-        struct sl_graph_list list;
-        err = sl_graph_ops_read_list(infer, i + 1, names[i], &list);
-        given[i] = err == 0 && list.count == 1 ? list.numbers[0] : given[i];
-        if (err == 0 && (list.count > 1 || (list.count == 0 && i < 2) ||
-                         sl_graph_rows_times(given[i]) > 0 || (i == 3 && given[i] == 0))) {
-            err = sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
-                                "%s must have one number, not that of rows, and steps not 0",
-                                names[i]);
-        }
+    const struct sl_graph_attribute *a = sl_graph_attribute_find(node, "value");
+    const struct sl_graph_value *output = node->outputs[0];
+    const uint64_t item_bytes = sl_graph_item_bytes(output);
+    const uint64_t bytes = output->bytes * (output->has_rows ? run->rows : 1);
+    uint8_t *out = run->outputs[0];
+    memset(out, 0, bytes);
+    for (uint64_t at = 0; a != NULL && at < bytes; at += item_bytes) {
+        memcpy(out + at, a->tensor->data, item_bytes);
     }
-    const struct sl_graph_value *x = infer->inputs[0];
-    if (err == 0 && (x->rank != 1 || x->has_rows || (given[2] != 0 && given[2] != -1))) {
-        err = sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
-                            "%s must be a list without rows, as the shape of a tensor", x->name);
-    }
-    if (err != 0) {
-        return err;
-    }
-    sl_graph_ops_set_output(infer, x);
-    const int64_t size = (int64_t)x->shape[0];
-    const bool is_back = given[3] < 0;
-    const int64_t most = is_back ? size - 1 : size;
-    struct slice p = {.size = size,
-                      .first = clamp(given[0], size, 0, most),
-                      .step = given[3] < -size  ? -size
-                              : given[3] > size ? size
-                                                : given[3]};
-    const int64_t end = clamp(given[1], size, is_back ? -1 : 0, most);
-    const int64_t span = is_back ? p.first - end : end - p.first;
-    const int64_t stride = is_back ? -p.step : p.step;
-    infer->outputs[0]->shape[0] = span > 0 ? (uint64_t)((span + stride - 1) / stride) : 0;
-    sl_graph_ops_save(infer->node, &p, sizeof p);
     return 0;
 }
 
-static int run_slice(const struct sl_graph_node *node, const struct sl_graph_run *run)
+/* Range, of constants. */
+
+#define RANGE_INPUTS 3 /* start, limit, step */
+
+static int infer_range(struct sl_graph_infer *infer)
 {
-    const struct slice *p = sl_graph_ops_params(node);
-    const struct sl_graph_value *output = node->outputs[0];
-    const uint64_t count = output->shape[0], bytes = output->bytes / count;
+    const struct sl_graph_value *const *in = (const struct sl_graph_value *const *)infer->inputs;
+    double x[RANGE_INPUTS];
+    for (uint32_t i = 0; i < RANGE_INPUTS; i++) {
+        if (in[i]->kind != SL_GRAPH_CONSTANT || in[i]->type != in[0]->type ||
+            in[i]->type == SL_OBJECT_BOOL || sl_graph_elements(in[i], 0, in[i]->rank) != 1 ||
+            (in[i]->type == SL_OBJECT_I64 &&
+             sl_graph_rows_times(*(const int64_t *)in[i]->data) > 0)) {
+            return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                                 "%s must be a constant number of float32 or int64, as all three "
+                                 "inputs, and not the number of rows",
+                                 in[i]->name);
+        }
+        x[i] = in[i]->type == SL_OBJECT_F32 ? (double)*(const float *)in[i]->data
+                                            : (double)*(const int64_t *)in[i]->data;
+    }
+    const double count = ceil((x[1] - x[0]) / x[2]);
+    if (!(count >= 1) || count > SL_GRAPH_ELEMENTS_MAX) {
+        return sl_graph_fail(infer, SL_ERR_INVALID,
+                             "%g to %g by %g is no element, or more than %llu", x[0], x[1], x[2],
+                             SL_GRAPH_ELEMENTS_MAX);
+    }
+    struct sl_graph_value *output = infer->outputs[0];
+    output->type = in[0]->type;
+    output->rank = 1;
+    output->shape[0] = (uint64_t)count;
+    output->has_rows = false;
+    return 0;
+}
+
+static int run_range(const struct sl_graph_node *node, const struct sl_graph_run *run)
+{
+    const uint64_t count = node->outputs[0]->shape[0];
+    const float *f = run->inputs[0], *f_step = run->inputs[2];
+    const uint64_t *n = run->inputs[0], *n_step = run->inputs[2]; /* unsigned: cannot overflow */
     for (uint64_t i = 0; i < count; i++) {
-        memcpy((uint8_t *)run->outputs[0] + i * bytes,
-               (const uint8_t *)run->inputs[0] +
-                   (uint64_t)(p->first + (int64_t)i * p->step) * bytes,
-               bytes);
+        if (node->outputs[0]->type == SL_OBJECT_F32) {
+            ((float *)run->outputs[0])[i] = *f + (float)i * *f_step;
+        } else {
+            ((uint64_t *)run->outputs[0])[i] = *n + i * *n_step;
+        }
     }
     return 0;
 }
@@ -243,7 +263,8 @@ const struct sl_graph_op sl_graph_ops_shape[] = {
                        {"saturate", SL_GRAPH_INT}),
     SL_GRAPH_OPS_ENTRY("Gather", 2, 2, SL_GRAPH_ANY_TYPE, infer_gather, run_gather,
                        {"axis", SL_GRAPH_INT}),
-    SL_GRAPH_OPS_ENTRY("Slice", 1, 5, SL_GRAPH_ANY_TYPE, infer_slice, run_slice,
-                       {"starts", SL_GRAPH_INTS}, {"ends", SL_GRAPH_INTS}, {"axes", SL_GRAPH_INTS}),
+    SL_GRAPH_OPS_ENTRY("ConstantOfShape", 1, 1, SL_GRAPH_ANY_TYPE, infer_constant_of_shape,
+                       run_constant_of_shape, {"value", SL_GRAPH_TENSOR}),
+    SL_GRAPH_OPS_ENTRY("Range", 3, 3, SL_GRAPH_ANY_TYPE, infer_range, run_range),
     {.name = NULL},
 };

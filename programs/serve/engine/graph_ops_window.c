@@ -1,5 +1,5 @@
-/* Operators that move a window over the positions of each plane [H, W]: Conv, MaxPool, AveragePool.
- */
+/* Operators that move a window over the positions of each plane [H, W]: Conv, ConvTranspose,
+ * MaxPool, AveragePool. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -109,11 +109,13 @@ static int infer_axes(const struct sl_graph_infer *infer, const uint32_t kernel[
     while (choice < 4 && strcmp(given != NULL ? given->text : "NOTSET", auto_pads[choice]) != 0) {
         choice++;
     }
-    int err = choice < 4 ? 0
-                         : sl_graph_fail(infer, SL_ERR_INVALID,
-                                         "auto_pad is %s, but must be NOTSET, VALID, SAME_UPPER or "
-                                         "SAME_LOWER",
-                                         given->text);
+    int err = sl_graph_ops_check_rows_first(infer, x);
+    err = err != 0 || choice < 4
+              ? err
+              : sl_graph_fail(infer, SL_ERR_INVALID,
+                              "auto_pad is %s, but must be NOTSET, VALID, SAME_UPPER or "
+                              "SAME_LOWER",
+                              given->text);
     err = err != 0 ? err : read_ints(infer, "strides", AXES, 1, 1, strides);
     err = err != 0 ? err : read_ints(infer, "dilations", AXES, 1, 1, dilations);
     err = err != 0 ? err : read_ints(infer, "pads", 2 * AXES, 0, 0, pads);
@@ -279,6 +281,147 @@ static int run_conv(const struct sl_graph_node *node, const struct sl_graph_run 
     return 0;
 }
 
+/* ConvTranspose: the reverse of a Conv, whose input is the output here: filters [taps][channels]
+ * times planes [channels][positions] are columns, which are added to the planes of the output. */
+
+struct enlarge {
+    struct axis axes[AXES]; /* in: of the output, out: of the input */
+    uint32_t images;        /* of a block */
+    uint32_t groups;
+    uint32_t channels, filters, taps; /* of a group; taps of all its filters */
+};
+
+static int check_enlarging(const struct sl_graph_infer *infer, int64_t groups)
+{
+    const struct sl_graph_value *x = infer->inputs[0], *w = infer->inputs[1];
+    const struct sl_graph_value *bias = sl_graph_ops_has(infer, 2) ? infer->inputs[2] : NULL;
+    const struct sl_graph_attribute *given = sl_graph_attribute_find(infer->node, "auto_pad");
+    const struct sl_graph_attribute *kernel = sl_graph_attribute_find(infer->node, "kernel_shape");
+    if (x->rank != 4 || w->rank != 4 || w->has_rows || groups < 1 || groups > INT32_MAX ||
+        w->shape[0] != x->shape[1] || x->shape[1] % (uint64_t)groups != 0) {
+        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                             "group %" PRId64 ": %s must be [N, C, H, W], and %s [C, M / group, "
+                             "kernel, kernel] with C a multiple of group",
+                             groups, x->name, w->name);
+    }
+    if ((bias != NULL &&
+         (bias->rank != 1 || bias->has_rows || bias->shape[0] != w->shape[1] * (uint64_t)groups)) ||
+        (kernel != NULL && (kernel->count != AXES || kernel->ints[0] != (int64_t)w->shape[2] ||
+                            kernel->ints[1] != (int64_t)w->shape[3])) ||
+        (given != NULL && strcmp(given->text, "NOTSET") != 0)) {
+        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                             "the bias must be [M], kernel_shape that of %s, and auto_pad NOTSET",
+                             w->name);
+    }
+    return sl_graph_ops_check_rows_first(infer, x);
+}
+
+static int infer_enlarged_axes(const struct sl_graph_infer *infer, struct axis axes[AXES])
+{
+    const struct sl_graph_value *x = infer->inputs[0], *w = infer->inputs[1];
+    uint32_t strides[AXES], dilations[AXES], pads[2 * AXES], more[AXES];
+    int err = read_ints(infer, "strides", AXES, 1, 1, strides);
+    err = err != 0 ? err : read_ints(infer, "dilations", AXES, 1, 1, dilations);
+    err = err != 0 ? err : read_ints(infer, "pads", 2 * AXES, 0, 0, pads);
+    err = err != 0 ? err : read_ints(infer, "output_padding", AXES, 0, 0, more);
+    for (uint32_t i = 0; err == 0 && i < AXES; i++) {
+        axes[i] = (struct axis){.out = (uint32_t)x->shape[2 + i],
+                                .kernel = (uint32_t)w->shape[2 + i],
+                                .stride = strides[i],
+                                .dilation = dilations[i],
+                                .pads = {pads[i], pads[AXES + i]}};
+        const uint64_t steps = x->shape[2 + i] - 1; /* each factor is at most 2^31 */
+        const uint64_t whole = steps * strides[i] + covered(&axes[i]) + more[i];
+        const uint64_t cut = (uint64_t)pads[i] + pads[AXES + i];
+        if (whole <= cut || whole > SL_GRAPH_ELEMENTS_MAX ||
+            more[i] >= (strides[i] > dilations[i] ? strides[i] : dilations[i])) {
+            err = sl_graph_fail(infer, SL_ERR_INVALID,
+                                "%" PRIu64 " elements without pads of %" PRIu64
+                                ": accepted are more than those and at most %llu, and an "
+                                "output_padding smaller than a stride or dilation",
+                                whole, cut, SL_GRAPH_ELEMENTS_MAX);
+        } else {
+            axes[i].in = (uint32_t)(whole - cut);
+        }
+    }
+    return err;
+}
+
+static int infer_conv_transpose(struct sl_graph_infer *infer)
+{
+    const struct sl_graph_value *x = infer->inputs[0], *w = infer->inputs[1];
+    struct sl_graph_value *output = infer->outputs[0];
+    const int64_t groups = sl_graph_attribute_int(infer->node, "group", 1);
+    struct enlarge p = {.groups = (uint32_t)groups};
+    int err = check_enlarging(infer, groups);
+    err = err != 0 ? err : infer_enlarged_axes(infer, p.axes);
+    if (err != 0) {
+        return err;
+    }
+    const uint64_t taps = sl_graph_elements(w, 1, w->rank), positions = position_count(p.axes);
+    if (taps > INT32_MAX || positions > INT32_MAX || taps > SL_GRAPH_ELEMENTS_MAX / positions) {
+        return sl_graph_fail(infer, SL_ERR_TOO_LARGE,
+                             "filters of %" PRIu64 " elements at %" PRIu64
+                             " positions are too large",
+                             taps, positions);
+    }
+    p.images = (uint32_t)x->shape[0];
+    p.channels = (uint32_t)(x->shape[1] / (uint64_t)groups);
+    p.filters = (uint32_t)w->shape[1];
+    p.taps = (uint32_t)taps;
+    sl_graph_ops_set_output(infer, x);
+    output->shape[1] = w->shape[1] * (uint64_t)groups;
+    output->shape[2] = p.axes[0].in;
+    output->shape[3] = p.axes[1].in;
+    infer->scratch_bytes = taps * positions * sizeof(float);
+    infer->flops = 2.0 * (double)(x->shape[0] * x->shape[1]) * (double)taps * (double)positions;
+    sl_graph_ops_save(infer->node, &p, sizeof p);
+    return 0;
+}
+
+/* Adds the columns of one filter's taps to its plane. */
+static void add_columns(const struct enlarge *p, const float *columns, float *plane)
+{
+    const struct axis *vertical = &p->axes[0], *horizontal = &p->axes[1];
+    for (uint64_t tap = 0; tap < (uint64_t)vertical->kernel * horizontal->kernel; tap++) {
+        const struct range rows = graph_ops_window_range_of(vertical, tap / horizontal->kernel);
+        const struct range range = graph_ops_window_range_of(horizontal, tap % horizontal->kernel);
+        for (int64_t line = rows.begin; line < rows.end; line++) {
+            const float *restrict from = columns + line * horizontal->out;
+            float *restrict to = plane + (line * vertical->stride + rows.offset) * horizontal->in;
+            for (int64_t o = range.begin; o < range.end; o++) {
+                to[o * horizontal->stride + range.offset] += from[o];
+            }
+        }
+        columns += position_count(p->axes);
+    }
+}
+
+static int run_conv_transpose(const struct sl_graph_node *node, const struct sl_graph_run *run)
+{
+    const struct enlarge *p = sl_graph_ops_params(node);
+    const uint64_t positions = position_count(p->axes), plane = plane_elements(p->axes);
+    const uint64_t taps = p->taps / p->filters; /* of a filter */
+    const float *in = run->inputs[0], *bias = node->input_count > 2 ? run->inputs[2] : NULL;
+    const float *filters = run->inputs[1];
+    float *out = run->outputs[0];
+    const struct sl_blas_product product = {
+        .m = p->taps, .n = positions, .k = p->channels, .alpha = 1, .a_transposed = true};
+    for (uint64_t i = 0; i < sl_graph_ops_blocks(node, run, 0) * p->images * p->groups; i++) {
+        const uint64_t group = i % p->groups;
+        sl_blas_multiply(&product, filters + group * p->channels * p->taps, in, run->scratch);
+        for (uint64_t f = 0; f < p->filters; f++, out += plane) {
+            const float begin = bias != NULL ? bias[group * p->filters + f] : 0;
+            for (uint64_t j = 0; j < plane; j++) {
+                out[j] = begin;
+            }
+            add_columns(p, (const float *)run->scratch + f * taps * positions, out);
+        }
+        in += p->channels * positions;
+    }
+    return 0;
+}
+
 /* MaxPool and AveragePool */
 
 struct pool {
@@ -374,6 +517,11 @@ const struct sl_graph_op sl_graph_ops_window[] = {
     SL_GRAPH_OPS_ENTRY("Conv", 2, 3, 0, infer_conv, run_conv, {"auto_pad", SL_GRAPH_STRING},
                        {"dilations", SL_GRAPH_INTS}, {"group", SL_GRAPH_INT},
                        {"kernel_shape", SL_GRAPH_INTS}, {"pads", SL_GRAPH_INTS},
+                       {"strides", SL_GRAPH_INTS}),
+    SL_GRAPH_OPS_ENTRY("ConvTranspose", 2, 3, 0, infer_conv_transpose, run_conv_transpose,
+                       {"auto_pad", SL_GRAPH_STRING}, {"dilations", SL_GRAPH_INTS},
+                       {"group", SL_GRAPH_INT}, {"kernel_shape", SL_GRAPH_INTS},
+                       {"output_padding", SL_GRAPH_INTS}, {"pads", SL_GRAPH_INTS},
                        {"strides", SL_GRAPH_INTS}),
     SL_GRAPH_OPS_ENTRY("MaxPool", 1, 1, 0, infer_pool, run_pool, {"auto_pad", SL_GRAPH_STRING},
                        {"ceil_mode", SL_GRAPH_INT}, {"dilations", SL_GRAPH_INTS},

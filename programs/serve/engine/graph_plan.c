@@ -39,19 +39,20 @@ static int infer_shapes(struct planner *planner)
         const uint64_t node_bytes = graph_plan_round_up(work.scratch_bytes);
         planner->plan.node_bytes =
             node_bytes > planner->plan.node_bytes ? node_bytes : planner->plan.node_bytes;
-        node->flops = work.flops;
-        flops += work.operations * rows;
+        node->flops = work.flops / rows;
+        flops += work.operations;
         if (flops > SL_ENGINE_FLOPS_MAX) {
             err = sl_reason_fail(planner->reason, SL_ERR_TOO_LARGE,
                                  "node \"%s\" (%s): with its %.3g operations the model has %.3g "
                                  "for %u row%s: at most %.3g are accepted",
-                                 node->name, node->op_type, work.operations * rows, flops, rows,
+                                 node->name, node->op_type, work.operations, flops, rows,
                                  rows == 1 ? "" : "s", SL_ENGINE_FLOPS_MAX);
         }
     }
     for (uint32_t i = 0; err == 0 && i < graph->output_count; i++) {
         const struct sl_graph_value *value = graph->outputs[i];
-        if (!value->has_rows || value->shape[0] != 1) {
+        if (value->rank == 0 || value->shape[0] != rows || value->row_axis != 0 ||
+            value->has_rows != (graph->fixed_rows == 0)) {
             err =
                 sl_reason_fail(planner->reason, SL_ERR_UNSUPPORTED,
                                "output \"%s\" of the model: its first dimension is not the number "

@@ -322,11 +322,11 @@ static int read_input(struct reader *reader, const Onnx__ValueInfoProto *info,
         value->shape[i] = size > 0 ? (uint64_t)size : 0; /* 0: free */
     }
     const uint64_t rows = value->shape[0];
-    value->has_rows = true;
+    value->has_rows = rows == 0;
+    value->row_outer = value->has_rows;
     value->rank = (uint32_t)rank;
-    value->shape[0] = 1;
-    if (!sl_graph_measure(value) || rows > SL_GRAPH_ELEMENTS_MAX ||
-        (graph->input_count > 0 && rows != graph->fixed_rows)) {
+    value->shape[0] = rows == 0 ? 1 : rows;
+    if (!sl_graph_measure(value) || (graph->input_count > 0 && rows != graph->fixed_rows)) {
         return sl_reason_fail(reader->reason, SL_ERR_UNSUPPORTED,
                               "input \"%s\": only the first dimension, that of rows, may be free; "
                               "it is the same for all inputs; others are 1 to 2^31 together",
@@ -384,6 +384,19 @@ static int read_attributes(struct reader *reader, const Onnx__NodeProto *from,
                                         .ints = a->ints,
                                         .count = (uint32_t)a->n_ints};
         node->attribute_count++;
+        if (a->type == SL_GRAPH_TENSOR && a->t != NULL &&
+            strcmp(node->op_type, "ConstantOfShape") == 0) {
+            struct sl_graph_value *value = sl_graph_memory_take(reader->memory, 1, sizeof *value);
+            if (value == NULL) {
+                return onnx_fail_memory(reader);
+            }
+            value->name = a->name;
+            reader->attributes[-1].tensor = value;
+            const int err = read_tensor(reader, a->t, value);
+            if (err != 0) {
+                return err;
+            }
+        }
     }
     return 0;
 }

@@ -191,9 +191,9 @@ CASE(graph_fold__constants)
     }
 }
 
-/* x [N, 2, 3] is viewed as [N, -1]: Shape, Gather, Unsqueeze, Concat, Reshape. `factor` multiplies
- * the number of rows before it is used. */
-static struct wire view_of_rows(bool has_factor)
+/* x [N, 2, 3] is viewed as [N, -1]: Shape, Gather, Unsqueeze, Concat, Reshape. The number of rows
+ * is multiplied by two, or two is added, before it is used. */
+static struct wire view_of_rows(const char *op_type)
 {
     static const int64_t zero = 0, rest = -1, two = 2;
     struct wire parts = {0}, attributes = {0};
@@ -205,10 +205,11 @@ static struct wire view_of_rows(bool has_factor)
     model_tensor(&parts, "two", INT64, scalar, &two, sizeof two);
     model_node(&parts, "Shape", "shape", "x", "sizes", NULL);
     model_node(&parts, "Gather", "gather", "sizes,zero", "rows", NULL);
-    if (has_factor) {
-        model_node(&parts, "Mul", "mul", "rows,two", "twice", NULL);
+    if (op_type != NULL) {
+        model_node(&parts, op_type, "twice", "rows,two", "twice", NULL);
     }
-    model_node(&parts, "Unsqueeze", "up", has_factor ? "twice,axes" : "rows,axes", "list", NULL);
+    model_node(&parts, "Unsqueeze", "up", op_type != NULL ? "twice,axes" : "rows,axes", "list",
+               NULL);
     attribute_int(&attributes, "axis", 0);
     model_node(&parts, "Concat", "concat", "list,rest", "to", &attributes);
     model_node(&parts, "Reshape", "reshape", "x,to", "y", NULL);
@@ -218,19 +219,24 @@ static struct wire view_of_rows(bool has_factor)
 
 CASE(graph_fold__shape_that_counts_rows)
 {
-    static const int64_t zero = 0;
-    struct wire parts = view_of_rows(false);
+    static const int64_t zeros[3] = {0};
+    struct wire parts = view_of_rows(NULL);
     fold(&parts);
     assert_int_equal(graph.node_count, 1);
     assert_int_equal(graph.nodes[0].outputs[0]->rank, 2);
     assert_int_equal(graph.nodes[0].outputs[0]->shape[0], 1);
     assert_int_equal(graph.nodes[0].outputs[0]->shape[1], 6);
-    parts = view_of_rows(true); /* no number of rows times 2 is a constant */
+    parts = view_of_rows("Mul");
+    fold(&parts);
+    assert_int_equal(graph.node_count, 1);
+    assert_int_equal(graph.nodes[0].outputs[0]->shape[0], 2);
+    assert_int_equal(graph.nodes[0].outputs[0]->shape[1], 3);
+    parts = view_of_rows("Add"); /* a number of rows plus 2 is no constant */
     read_model(&parts);
     assert_int_equal(sl_graph_fold(&graph, &memory, &reason), SL_ERR_INVALID);
-    assert_non_null(strstr(reason.text, "node \"mul\" (Mul)"));
+    assert_non_null(strstr(reason.text, "node \"twice\" (Add)"));
     model_input(&parts, "x", FLOAT, DIMS(FREE, 2, 3));
-    model_tensor(&parts, "zero", INT64, DIMS(1), &zero, sizeof zero);
+    model_tensor(&parts, "zero", INT64, DIMS(3), zeros, sizeof zeros);
     model_node(&parts, "Shape", "shape", "x", "sizes", NULL);
     model_node(&parts, "Slice", "slice", "sizes,zero,sizes", "y", NULL);
     model_output(&parts, "y");

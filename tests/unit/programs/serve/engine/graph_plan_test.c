@@ -134,17 +134,20 @@ CASE(graph_plan_make__work_is_bounded)
 
 CASE(graph_plan_make__names_all_operators_that_are_missing)
 {
-    struct wire parts = around("TopK", "x", "a", NULL);
-    model_node(&parts, "Pad", "p", "a", "b", NULL);
+    struct wire parts = around("TopK", "x", "a", NULL), attributes = {0};
+    attribute_int(&attributes, "axis", 0);
+    model_node(&parts, "OneHot", "p", "a", "b", NULL);
     model_node(&parts, "TopK", "e", "b", "c", NULL);
-    model_node(&parts, "Pad", "q", "c", "d", NULL);
-    model_node(&parts, "Relu", "r", "d", "e", NULL);
-    model_node(&parts, "LSTM", "l", "e", "y", NULL);
+    model_node(&parts, "OneHot", "q", "c", "d", NULL);
+    model_node(&parts, "Relu", "r", "d", "e", &attributes);
+    model_node(&parts, "NonZero", "l", "e", "y", NULL);
     expect_refused(
         &parts, SL_ERR_UNSUPPORTED,
-        "node \"n\" (TopK): the operator is not supported; Pad is not supported; LSTM is not "
-        "supported");
-    assert_null(strstr(strstr(reason.text, "Pad") + 1, "Pad"));
+        "node \"n\" (TopK): the operator is not supported; node \"p\" (OneHot): the operator is "
+        "not "
+        "supported; node \"r\" (Relu): attribute \"axis\" is not supported; node \"l\" (NonZero): "
+        "the operator is not supported");
+    assert_null(strstr(strstr(reason.text, "OneHot") + 1, "OneHot"));
 }
 
 CASE(graph_plan_make__output_without_rows)
