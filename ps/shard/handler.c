@@ -163,7 +163,8 @@ static int check_answer(const struct sl_shard *shard, const struct sl_shard_requ
         return sl_shard_fail(shard, request, slice, error_of(answer->err),
                              "its handler answered %d (%s)", answer->err, sl_err_name(answer->err));
     }
-    if (sl_shard_op_pulls(section->op) && !sl_shard_asks_lengths(section) && given != asked) {
+    const bool is_any = request->kept.whole == NULL && sl_shard_asks_lengths(section);
+    if (sl_shard_op_pulls(section->op) && !is_any && given != asked) {
         return sl_shard_fail(shard, request, slice, SL_ERR_INVALID,
                              "its handler answered %" PRIu64 " values, asked for are %" PRIu64,
                              given, asked);
@@ -189,7 +190,7 @@ static int run_kept(struct sl_shard *shard, const struct sl_shard_table *table,
         return err;
     }
     if (request->kept.whole != NULL) {
-        return sl_shard_whole_reply(shard, request, reply + request->reply_done);
+        return sl_shard_whole_reply(shard, request, reply);
     }
     if (sl_shard_asks_lengths(&request->view.section)) {
         return take_measured(shard, table, request, reply, slice, answer);
@@ -209,7 +210,7 @@ static int run_chunk(struct sl_shard *shard, const struct sl_shard_table *table,
     if (sl_shard_op_pulls(request->view.section.op) && sl_shard_whole_is_awaited(request)) {
         return keep(request, NULL);
     }
-    const int err = sl_shard_whole_reply(shard, request, reply + request->reply_done);
+    const int err = sl_shard_whole_reply(shard, request, reply);
     return err == 0 ? SL_SHARD_DONE
                     : sl_shard_fail(shard, request, slice, err,
                                     "its handler has not accepted the whole array (%s)",
@@ -251,7 +252,7 @@ static int ask(struct sl_shard *shard, struct sl_shard_table *table,
     }
     count(shard, table, request, &call);
     if (is_whole) {
-        (void)sl_shard_whole_reply(shard, request, reply + request->reply_done);
+        (void)sl_shard_whole_reply(shard, request, reply);
     } else if (call.lens_wanted) { /* the values in `pull` are in their places already */
         const struct sl_kv_answer whole = {.values = answer != NULL ? answer : call.pull,
                                            .value_count = call.value_count};

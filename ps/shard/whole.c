@@ -227,13 +227,14 @@ void sl_shard_whole_answered(struct sl_shard *shard, struct sl_shard_request *re
     shard->handler_moved = true; /* other chunks wait */
 }
 
-int sl_shard_whole_reply(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *pull)
+int sl_shard_whole_reply(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *reply)
 {
     const struct sl_request_section *section = &request->view.section;
     const struct sl_shard_whole *whole = request->kept.whole;
     const int err = whole->stage == WHOLE_ANSWERED ? whole->err : 0;
     if (whole->pulls && err == 0) {
-        memcpy(pull, whole->values + section->start * whole->width, section->count * whole->width);
+        memcpy(reply + request->reply_done, whole->values + section->start * whole->width,
+               section->count * whole->width);
     }
     sl_shard_whole_leave(shard, request);
     return err;

@@ -41,8 +41,9 @@ int sl_shard_whole_call(struct sl_shard *shard, struct sl_shard_request *request
 void sl_shard_whole_answered(struct sl_shard *shard, struct sl_shard_request *request, int err,
                              const void *values, bool copies);
 
-/* Writes the chunk's part of the answer, and leaves the array. Returns the answer's error. */
-int sl_shard_whole_reply(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *pull);
+/* Writes the chunk's part of the answer to the reply, if it pulls, and leaves the array. Returns
+ * the answer's error. */
+int sl_shard_whole_reply(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *reply);
 
 /* The request will not run again, or has failed. No effect without a whole array. */
 void sl_shard_whole_leave(struct sl_shard *shard, struct sl_shard_request *request);
