@@ -193,7 +193,7 @@ int sl_control_add_table(struct sl_client_io *io, uint32_t id, const struct sl_t
 static void fail_barriers(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, coordinator.unreached);
-    SL_LIST_TAKE (struct sl_control_op, op, at_barrier, &io->coordinator.barriers) {
+    SL_LIST_TAKE (struct sl_control_op, op, barrier.link, &io->coordinator.barriers) {
         sl_control_op_fail(op, SL_ERR_CLOSED, "%s: not reachable for %g s, its lease",
                            io->options->coordinator_name,
                            (double)io->coordinator.lease_ns / (double)SL_CLOCK_NS_PER_S);
@@ -476,7 +476,7 @@ void sl_control_table_drop(struct sl_control_op *op)
 static void barrier_done(void *ctx, const struct sl_message *answer, int err, const char *reason)
 {
     struct sl_control_op *op = ctx;
-    sl_list_remove(&op->at_barrier);
+    sl_list_remove(&op->barrier.link);
     check_answer(op, answer, err, reason, SL_MESSAGE_BARRIER_DONE);
     sl_control_op_answer(op);
 }
@@ -492,15 +492,16 @@ void sl_control_barrier(struct sl_control_op *op)
     struct sl_message message = {.kind = SL_MESSAGE_BARRIER};
     snprintf(message.barrier.name, sizeof message.barrier.name, "%s", op->name);
     message.barrier.count = op->count;
-    message.barrier.groups = op->groups;
+    message.barrier.groups = op->barrier.groups;
     message.barrier.timeout_ms = client_control_time_left_ms(op);
     op->deadline_ns += BARRIER_GRACE_NS;
-    if (op->groups != 0 && !op->io->coordinator.is_lost &&
+    if (op->barrier.groups != 0 && !op->io->coordinator.is_lost &&
         op->io->coordinator.knows >= SL_MESSAGE_SPEC_KNOWS_RELAY) { /* it will be asked */
-        sl_list_append(&op->io->coordinator.barriers, &op->at_barrier);
+        sl_list_append(&op->io->coordinator.barriers, &op->barrier.link);
         watch_barriers(op->io);
     }
-    ask_newer(op, &message, op->groups != 0 ? SL_MESSAGE_SPEC_KNOWS_RELAY : 0, barrier_done);
+    ask_newer(op, &message, op->barrier.groups != 0 ? SL_MESSAGE_SPEC_KNOWS_RELAY : 0,
+              barrier_done);
 }
 
 void sl_control_ask_relay(struct sl_control_op *op, struct sl_message *message,

@@ -32,7 +32,10 @@ struct sl_control_op {
     const char *name;
     uint32_t count;
     union {
-        uint32_t groups; /* of a barrier: SL_MESSAGE_GROUP_... */
+        struct {
+            uint32_t groups;          /* SL_MESSAGE_GROUP_...; 0: none */
+            struct sl_list_link link; /* the reactor's: of the barriers of groups that wait */
+        } barrier;
         uint64_t number; /* out: of a checkpoint */
         struct {
             const struct sl_message_placement_change *change;
@@ -57,9 +60,8 @@ struct sl_control_op {
 
     /* The reactor's, while running. */
     struct sl_mailbox_lane *answers;
-    uint32_t left;                  /* outstanding answers of peers */
-    struct sl_list asked;           /* requests to shards: client_io.c */
-    struct sl_list_link at_barrier; /* of groups: control.c */
+    uint32_t left;        /* outstanding answers of peers */
+    struct sl_list asked; /* requests to shards: client_io.c */
 
     /* The result: the first error. */
     int err;

@@ -422,7 +422,7 @@ static int kv_barrier(struct sl_kv *kv, const char *name, uint32_t groups, uint3
                  .deadline_ns =
                      sl_clock_now_ns(engine->client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
                  .name = name,
-                 .groups = groups},
+                 .barrier = {.groups = groups}},
     };
     int err = sl_engine_run_job(engine, &barrier.job);
     if (err != 0) {
