@@ -21,7 +21,7 @@ def criteo_key():
     """The function of the page."""
     names = {}
     with open(PAGE, encoding="utf-8") as file:
-        exec(re.search(r"```python\n(.*?)```", file.read(), re.S).group(1), names)
+        exec(re.search(r"```python\n((?:(?!```).)*def criteo_key.*?)```", file.read(), re.S).group(1), names)
     return names["criteo_key"]
 
 

@@ -376,7 +376,7 @@ class Refused(NodeTest):
             (lambda: node.publish(name, {"w": numpy.zeros(300 << 20, numpy.int8)}), starling.TooLargeError, "the pool has"),
             (lambda: node.remove(name, "newest"), ValueError, "accepted: a number from 1, or \"all\""),
             (lambda: node.wait_held(name, nodes=0), ValueError, "nodes: 0"),
-            (lambda: node.wait_held(name, nodes=9, timeout=0.2), starling.DeadlineError, "of 9 holders"),
+            (lambda: node.wait_held(name, nodes=9, timeout=3), starling.DeadlineError, "of 9 holders"),
             (lambda: node.wait_held("none"), starling.NotFoundError, "none"),
             (lambda: self.other.fetch("none", timeout=0.2), starling.DeadlineError, "no version above 0 in time"),
             (lambda: self.other.view("none", timeout=0.2), starling.DeadlineError, "none"),

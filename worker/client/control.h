@@ -31,9 +31,9 @@ void sl_control_change_placement(struct sl_control_op *op);
 /* Drops the table op->name. Errors: NOT_FOUND, DEADLINE, CLOSED. */
 void sl_control_table_drop(struct sl_control_op *op);
 
-/* Waits at barrier op->name for the processes of op->groups (SL_MESSAGE_GROUP_...), or, if it is 0,
- * for op->count clients; 0: all workers of the job. Errors: DEADLINE, CLOSED (also: a process of
- * the groups has ended), with groups VERSION. */
+/* Waits at barrier op->name for the processes of op->barrier.groups (SL_MESSAGE_GROUP_...), or, if
+ * it is 0, for op->count clients; 0: all workers of the job. Errors: DEADLINE, CLOSED (also: a
+ * process of the groups has ended), with groups VERSION. */
 void sl_control_barrier(struct sl_control_op *op);
 
 /* Sends a RELAY for the operation; `answer` receives `ctx`, before this returns if it fails at
