@@ -151,7 +151,8 @@ class Package(unittest.TestCase):
 
     def test_headers_compile_alone(self):
         headers = [name for name in os.listdir(os.path.join(SOURCE, "include")) if name.endswith(".h")]
-        self.assertEqual(set(headers), set(os.listdir(os.path.join(self.prefix, "include"))))
+        # below include/starling are those of other systems
+        self.assertEqual({*headers, "starling"}, set(os.listdir(os.path.join(self.prefix, "include"))))
         for header in headers:
             with open(os.path.join(SOURCE, "include", header), encoding="ascii") as file:
                 initializers = re.findall(r"#define (SL_\w+_INIT) SL_STRUCT_INIT\((struct \w+)\)", file.read())
