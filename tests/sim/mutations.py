@@ -202,9 +202,9 @@ MUTATIONS = [
     ("sessions end with their connection", "ps/server/session.c",
      "    if (session->forgets) {", "    if (session->client_id != 0) {"),
     ("parked requests are not looked at again", "ps/server/scheduler.c",
-     "        if (!sl_shard_waits(server->shard, &request->work)) {\n            resume(request);",
-     "        if (!sl_shard_waits(server->shard, &request->work) &&\n"
-     "            link_next != &server->scheduler.parked.head) {\n            resume(request);"),
+     "        if (!is_away && !sl_shard_waits(server->shard, &request->work)) {\n",
+     "        if (!is_away && !sl_shard_waits(server->shard, &request->work) &&\n"
+     "            link_next != &server->scheduler.parked.head) {\n"),
     ("requests in flight are not sent again", "worker/client/shard_conn.c",
      "            kept[count++] = request;\n",
      "            kept[count] = request;\n            sl_substep_failed(request, SL_ERR_CLOSED, \"broken\");\n"),
