@@ -48,8 +48,8 @@ struct sl_kv_options {
     const char *const *variables;
     /* A server or scheduler of this process: joins its job as a client, not as a worker, with its
      * role and rank, for barriers and messages. `variables` are then the server's. Opens no table,
-     * so that a push, pull or encoding is INVALID; sl_kv_open does. One kv for each server. NULL: a
-     * worker. */
+     * so that a push, pull or encoding is INVALID; sl_kv_open does. At most one for each server.
+     * NULL: a worker. */
     const struct sl_kv_server *beside;
 };
 
@@ -159,8 +159,8 @@ SL_API int sl_kv_barrier(struct sl_kv *kv, const char *name, uint32_t timeout_ms
 SL_API int sl_kv_barrier_of(struct sl_kv *kv, const char *name, uint32_t groups,
                             uint32_t timeout_ms);
 
-/* Messages between processes of the job, through its coordinator: of a few per second, for control.
- * Each arrives once, or its sender gets an error. */
+/* Messages between processes of the job. They go through the scheduler: use them for control, a few
+ * per second. Each arrives once, or its sender gets an error. */
 
 #define SL_KV_MESSAGE_BYTES (64U << 10) /* of a body */
 
@@ -211,8 +211,8 @@ SL_API uint32_t sl_kv_server_count(const struct sl_kv *kv);
 SL_API void sl_kv_server_range(const struct sl_kv *kv, uint32_t server, uint64_t *first,
                                uint64_t *last);
 
-/* Returns the underlying client, for tables of other kinds. NULL without manual_progress: then the
- * client belongs to the thread of the kv. */
+/* With manual_progress: the underlying client, for Starling's tables that are not key-value. Else
+ * NULL: the client belongs to the kv's own thread. */
 SL_API struct sl_client *sl_kv_client(struct sl_kv *kv);
 
 /* Server */
@@ -279,8 +279,8 @@ struct sl_kv_handler {
      * owns the shard and must not block. Requests of one server are sequential; different servers
      * run concurrently on other threads. Results:
      * - 0: done; `pull` is filled or *reply is set
-     * - SL_ERR_AGAIN: not yet; nothing may have changed. The same request is passed again later, at
-     *   the latest after another request of this server is done.
+     * - SL_ERR_AGAIN: not yet; the handler must not have changed anything. The same request is
+     * passed again later, at the latest after another request of this server is done.
      * - SL_KV_LATER: request->token will be answered
      * - another error: sent to the client
      *
@@ -321,8 +321,8 @@ struct sl_kv_server_options {
     bool handler_later; /* requests wait until sl_kv_server_handle; `handler` is NULL */
 };
 
-/* Starts a server, or the scheduler if DMLC_ROLE says so ("joint": a server). Returns when it is
- * registered with the scheduler, which may wait for others; the scheduler, when it listens. Copies
+/* Starts a server, or the scheduler if DMLC_ROLE says so ("joint": a server). A server
+ * returns when the scheduler has registered it, the scheduler when it listens. Copies
  * the options. The caller owns *out. Errors: INVALID, NOT_FOUND (DMLC_ROLE), DEADLINE (of
  * --start-timeout), IN_USE, IO, NO_MEMORY, and others of a start. Any thread. */
 SL_API int sl_kv_server_start(const struct sl_kv_server_options *options,

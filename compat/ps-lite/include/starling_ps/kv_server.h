@@ -31,6 +31,9 @@ template <typename Val> class KVServer : public SimpleApp
             LOG(WARNING) << "app " << each.second.app_id << " has never answered the "
                          << (each.second.has_pull ? "pull" : "push") << " of key "
                          << each.second.key << " from node " << each.second.sender;
+            sl_kv_answer answer = {};
+            answer.err = SL_ERR_CANCELLED;
+            sl_kv_reply(each.second.token, &answer);
         }
     }
 
@@ -100,7 +103,7 @@ template <typename Val> class KVServer : public SimpleApp
     {
         sl_kv_answer answer = {};
         if (!pending.has_pull) {
-            member_->Reply(pending.token, answer);
+            sl_kv_reply(pending.token, &answer);
             return;
         }
         auto *kept = new Kept{data.vals, {}};
@@ -117,7 +120,7 @@ template <typename Val> class KVServer : public SimpleApp
         }
         answer.sent = [](void *ctx) { delete static_cast<Kept *>(ctx); };
         answer.ctx = kept;
-        member_->Reply(pending.token, answer);
+        sl_kv_reply(pending.token, &answer);
     }
 
     /* A sender that does not know the lengths asks again if they exceed its room: the handler must
@@ -215,7 +218,7 @@ template <typename Val> class KVServer : public SimpleApp
                    << ": " << (divides ? "it has no handler" : "its values are of another type");
         sl_kv_answer answer = {};
         answer.err = SL_ERR_INVALID;
-        member_->Reply(request.token, answer);
+        sl_kv_reply(request.token, &answer);
     }
 
     /* False: the values are not elements of this type. */

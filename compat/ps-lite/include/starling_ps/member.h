@@ -120,7 +120,6 @@ class Member
         if (to_the_end && sl_kv_server_wait(server_, STARLING_PS_TIMEOUT_MS) != 0) {
             LOG(WARNING) << "the job has not ended: " << sl_last_error();
         }
-        std::lock_guard<std::mutex> lock(server_mutex_);
         const int status = sl_kv_server_stop(&server_);
         if (status != 0) {
             LOG(WARNING) << "the " << (role_ == Node::SERVER ? "server" : "scheduler")
@@ -154,17 +153,6 @@ class Member
         }
     }
 
-    /* Dropped after Close: then `sent` is called at once. */
-    void Reply(sl_kv_token *token, const sl_kv_answer &answer)
-    {
-        std::lock_guard<std::mutex> lock(server_mutex_);
-        if (server_ != nullptr) {
-            sl_kv_reply(token, &answer);
-        } else if (answer.sent != nullptr) {
-            answer.sent(answer.ctx);
-        }
-    }
-
     Node::Role role() const { return role_; }
     int rank() const { return rank_; }
     sl_kv *kv() const { return kv_; }
@@ -174,7 +162,7 @@ class Member
     int rank_ = 0;
     sl_kv *kv_ = nullptr;
     sl_kv_server *server_ = nullptr;
-    std::mutex tables_mutex_, server_mutex_;
+    std::mutex tables_mutex_;
     std::vector<sl_kv **> tables_;
 };
 

@@ -142,8 +142,10 @@ class Postoffice
     }
     static std::vector<Postoffice *> &All(Node::Role role)
     {
-        static std::vector<Postoffice *> servers, workers;
-        return role == Node::SERVER ? servers : workers;
+        /* Never freed: threads of the program may use them until the process has ended. */
+        static auto *const servers = new std::vector<Postoffice *>;
+        static auto *const workers = new std::vector<Postoffice *>;
+        return role == Node::SERVER ? *servers : *workers;
     }
     static void OnMessage(void *ctx, const sl_kv_message *message, bool is_request);
     int ReadCount(const char *name) const
