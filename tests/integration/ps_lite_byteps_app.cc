@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <iostream>
+#include <mutex>
 
 using namespace ps;
 
@@ -28,6 +29,7 @@ class Instance
     /* Where the pushes of each worker arrive. */
     void Register(const std::vector<Key> &keys)
     {
+        std::lock_guard<std::mutex> lock(mutex_); /* the order by a barrier is not seen by TSan */
         for (int worker = 0; worker < Postoffice::GetServer()->num_workers(); worker++) {
             for (Key key : keys) {
                 SArray<Key> one{key};
@@ -39,12 +41,14 @@ class Instance
     }
     ~Instance()
     {
+        std::lock_guard<std::mutex> lock(mutex_);
         CHECK_GT(pushes_, 0) << ": instance " << index_;
     }
 
   private:
     void Handle(const KVMeta &meta, const KVPairs<char> &data)
     {
+        std::lock_guard<std::mutex> lock(mutex_);
         KVPairs<char> &kept = kept_[{meta.sender, data.keys[0]}];
         CHECK_EQ(meta.key, data.keys[0]);
         CHECK_EQ(meta.val_len, kBytes);
@@ -68,6 +72,7 @@ class Instance
 
     const int index_;
     KVServer<char> *const server_; /* as the fork's programs: never deleted */
+    std::mutex mutex_;
     int pushes_ = 0;
     std::map<std::pair<int, Key>, SArray<char>> buffers_;
     std::map<std::pair<int, Key>, KVPairs<char>> kept_;
