@@ -1,5 +1,5 @@
 /* Batches of an engine. Each submission is a struct sl_transfer_batch of its own. Thread rules:
- * engine.h. */
+ * base.h. */
 #ifndef SL_COMPAT_MOONCAKE_BATCH_H
 #define SL_COMPAT_MOONCAKE_BATCH_H
 

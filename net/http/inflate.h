@@ -23,7 +23,7 @@ int sl_inflate_create(const char *coding, struct sl_inflate **out);
 /* Nulls *decoder, which may be NULL. */
 void sl_inflate_destroy(struct sl_inflate **decoder);
 
-/* Decodes the next piece. Errors: INVALID (it is no such stream, or goes on behind its end),
+/* Decodes the next piece. Errors: INVALID (the bytes are no such stream, or follow its end),
  * CANCELLED (`put` has refused a piece). After an error it is not called again. */
 int sl_inflate_take(struct sl_inflate *decoder, const void *piece, size_t bytes,
                     sl_inflate_put_fn *put, void *ctx);

@@ -265,18 +265,30 @@ static bool visit_array(struct sl_shard_table *table, struct sl_shard_request *r
     return true;
 }
 
-/* Finds the arrays of the next keys: of a pull, or of a small push, which has created them. NULL: a
+/* Finds the arrays of the next keys; NULL: never pushed. */
+static int find_arrays(const struct sl_shard *shard, struct sl_shard_table *table,
+                       const struct sl_shard_request *request, struct sl_shard_slice *slice,
+                       uint32_t count, struct sl_kv_array **arrays)
+{
+    const uint64_t *keys = request->view.keys + request->key;
+    const int err = sl_shard_check_kv_owner(shard, request, slice, keys, count);
+    if (err == 0) {
+        sl_kv_table_find(table->kv, keys, count, arrays);
+    }
+    return err;
+}
+
+/* The arrays of the next keys: of a pull, or of a small push, which has created them. NULL: a
  * pull of zeros. */
 static int find_batch(const struct sl_shard *shard, struct sl_shard_table *table,
                       const struct sl_shard_request *request, struct sl_shard_slice *slice,
                       uint32_t count, struct sl_kv_array **arrays)
 {
     const uint64_t *keys = request->view.keys + request->key;
-    const int err = sl_shard_check_kv_owner(shard, request, slice, keys, count);
+    const int err = find_arrays(shard, table, request, slice, count, arrays);
     if (err != 0) {
         return err;
     }
-    sl_kv_table_find(table->kv, keys, count, arrays);
     for (uint32_t i = 0; i < count; i++) {
         if (arrays[i] == NULL && (request->view.section.flags & SL_REQUEST_FLAG_ZEROS) != 0) {
             continue;
@@ -380,12 +392,10 @@ static int run_measured(const struct sl_shard *shard, struct sl_shard_table *tab
             return SL_SHARD_AGAIN;
         }
         const uint32_t count = sl_shard_batch(section->key_count - request->key, paid);
-        const uint64_t *keys = request->view.keys + request->key;
-        const int err = sl_shard_check_kv_owner(shard, request, slice, keys, count);
+        const int err = find_arrays(shard, table, request, slice, count, arrays);
         if (err != 0) {
             return err;
         }
-        sl_kv_table_find(table->kv, keys, count, arrays);
         for (uint32_t i = 0; i < count; i++) {
             const struct sl_kv_array *array = arrays[i];
             sl_shard_kv_measured_write(table, request, request->key + i,

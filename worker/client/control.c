@@ -203,8 +203,8 @@ static void fail_barriers(struct sl_timer *timer, uint64_t now_ns)
 
 static void watch_barriers(struct sl_client_io *io)
 {
-    if (!sl_list_empty(&io->coordinator.barriers) &&
-        sl_session_conn(io->coordinator.session) == NULL) {
+    const bool waits = !sl_list_empty(&io->coordinator.barriers);
+    if (waits && io->coordinator.lease_ns > 0 && sl_session_conn(io->coordinator.session) == NULL) {
         io->coordinator.unreached.run = fail_barriers;
         sl_reactor_arm(io->reactor, &io->coordinator.unreached, io->coordinator.lease_ns);
     }

@@ -1,4 +1,4 @@
-/* Operators that move elements along axes, none of which counts rows: Transpose, Slice, Pad. A
+/* Operators that move elements along axes other than that of rows: Transpose, Slice, Pad. A
  * block of the output is made of a block of the input. */
 #include <inttypes.h>
 

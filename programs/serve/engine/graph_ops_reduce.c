@@ -1,4 +1,4 @@
-/* Operators that compute a value from elements along some axes, none of which counts rows:
+/* Operators that compute a value from elements along some axes, but not that of rows:
  * ReduceSum, ReduceMean, ReduceL2. */
 #include <inttypes.h>
 #include <math.h>

@@ -21,8 +21,8 @@ struct resize {
     } axes[AXES];
 };
 
-/* Where an element of the output lies in an axis of the input: between two, of which the second one
- * has the weight. */
+/* The two elements of an axis of the input between which an element of the output lies, and the
+ * weight of the second one. */
 struct source {
     uint32_t first, second;
     float weight;

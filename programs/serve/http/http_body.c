@@ -132,7 +132,7 @@ static void refuse_others(struct parser *parser, json_t *object, const char *in,
     }
 }
 
-/* The parameters of the object, all of which are in the list; NULL: it has none. */
+/* Returns the parameters of the object; NULL: it has none. The list names all that are accepted. */
 static json_t *parameters_of(struct parser *parser, const json_t *object,
                              const char *const *accepted)
 {

@@ -4,7 +4,7 @@
  * A caller may truncate or unlink its file at any time. So the gateway maps none: it copies by
  * pread and pwrite of a descriptor that it keeps, which return an error where an access to a
  * mapping would end the process by SIGBUS. Owner: the reactor of the gateway. A region allocates
- * its entry and a descriptor, of which there are at most SL_HTTP_REGIONS_MAX. */
+ * its entry and a descriptor; there are at most SL_HTTP_REGIONS_MAX regions. */
 #ifndef SL_SERVE_HTTP_REGIONS_H
 #define SL_SERVE_HTTP_REGIONS_H
 

@@ -89,22 +89,10 @@ inline void RegisterExitCallback(const std::function<void()> &callback)
 {
     Postoffice::Get()->RegisterExitCallback(callback);
 }
-inline int NumWorkers()
-{
-    return Postoffice::Get()->num_workers();
-}
-inline int NumServers()
-{
-    return Postoffice::Get()->num_servers();
-}
 /* Of the process; with role joint, of its server. */
 inline bool IsServer()
 {
     return Postoffice::Get()->is_server();
-}
-inline bool IsScheduler()
-{
-    return Postoffice::Get()->is_scheduler();
 }
 /* Of the process, not of an instance. */
 inline int MyRank()

@@ -55,14 +55,6 @@ inline void RegisterExitCallback(const std::function<void()> &callback)
 {
     Postoffice::Get()->RegisterExitCallback(callback);
 }
-inline int NumWorkers()
-{
-    return Postoffice::Get()->num_workers();
-}
-inline int NumServers()
-{
-    return Postoffice::Get()->num_servers();
-}
 inline bool IsWorker()
 {
     return Postoffice::Get()->is_worker();
@@ -70,10 +62,6 @@ inline bool IsWorker()
 inline bool IsServer()
 {
     return Postoffice::Get()->is_server();
-}
-inline bool IsScheduler()
-{
-    return Postoffice::Get()->is_scheduler();
 }
 inline int MyRank()
 {

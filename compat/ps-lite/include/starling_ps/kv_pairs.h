@@ -18,7 +18,7 @@ template <typename Val> struct KVPairs {
     int priority = 0;
 };
 
-/* What a handler gets to know about a request. */
+/* The properties of a request, for its handler. */
 struct KVMeta {
     int cmd;
     bool push, pull;

@@ -128,7 +128,8 @@ class Postoffice
     /* Passes a task to a customer, at once or when it is added. False: too many wait for it. */
     bool Deliver(int app_id, int customer_id, std::function<void(Customer *)> task);
 
-    /* What the customer uses: that of its own Start, or of customer 0. */
+    /* Returns the member that serves the customer: that of its own Start, else that of customer 0.
+     */
     std::shared_ptr<starling::Member> MemberOf(int customer_id) const;
 
   private:

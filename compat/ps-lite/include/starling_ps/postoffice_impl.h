@@ -251,5 +251,19 @@ inline bool Postoffice::Deliver(int app_id, int customer_id, std::function<void(
     return true;
 }
 
+/* Of the process: functions of both headers. */
+inline int NumWorkers()
+{
+    return Postoffice::Get()->num_workers();
+}
+inline int NumServers()
+{
+    return Postoffice::Get()->num_servers();
+}
+inline bool IsScheduler()
+{
+    return Postoffice::Get()->is_scheduler();
+}
+
 } // namespace ps
 #endif
